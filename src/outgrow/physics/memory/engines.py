@@ -1,0 +1,129 @@
+"""Inference engines as memory accountants: their defaults and what each version charges before the cache.
+
+Sources: vLLM vllm/worker/worker.py (V0) and vllm/v1/worker/gpu_worker.py (V1), pull requests 2031, 9352, 10511,
+11394, 16158, 17885, 26859, 30515, 32558, 40376; SGLang server_args.py and model_runner.py, pull requests 7054
+and 10975; TensorRT-LLM _util.py (KvCacheCreator). Magnitudes of memory outside of the framework are those that
+start logs print.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from outgrow.units import GIB, MIB
+from outgrow.workload.serving import ServingJob
+
+CURRENT_VLLM = (0, 25)
+LARGE_DEVICE = 70 * GIB
+CONTEXT_BYTES = 0.6 * GIB
+"""CUDA context of one process, as the difference between total and free memory at start shows it."""
+
+SORTING_SAMPLER = 38.0
+"""Bytes per logit of top-k/top-p by sorting: 16-bit and fp32 logits 6, sorted values 4, 64-bit indices 8, and the
+sort's own double buffers 20."""
+FUSED_SAMPLER = 16.0
+"""The same without a sort (FlashInfer, Triton)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineBudget:
+    """What an engine assumes for one model on one GPU."""
+
+    memory_fraction: float
+    max_batched_tokens: int
+    max_sequences: int
+    block_tokens: int
+    sampler_bytes: float
+    """Bytes per logit of the sampler's profile run."""
+    profile_extra_bytes: float
+    """What the profile run needs beside its largest operation."""
+    non_torch_bytes: float
+    graph_bytes: float
+    sampler_on_one_rank: bool
+    fraction_of: str
+    """"total", "available" (SGLang: free memory before loading) or "remaining" (TensorRT-LLM: free after loading)."""
+
+
+def version_of(text: str | None) -> tuple[int, int, int] | None:
+    """(major, minor, patch) of "vLLM 0.11.0", "0.7 V0" or "~0.6.4"; None where there is none."""
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text or "")
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
+
+
+def engine_budget(job: ServingJob, *, device_bytes: float, is_a100: bool, context_length: int, multimodal: bool) -> EngineBudget:
+    """Defaults of the engine's version, with what the job sets instead."""
+    match job.engine:
+        case "vllm":
+            return _vllm(job, device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal)
+        case "sglang":
+            return _sglang(job, device_bytes, multimodal=multimodal)
+        case "tensorrt-llm":
+            return EngineBudget(
+                memory_fraction=job.memory_fraction or 0.9, max_batched_tokens=job.max_batched_tokens or 8192,
+                max_sequences=job.max_sequences or 2048, block_tokens=job.block_tokens or 32, sampler_bytes=4.0,
+                profile_extra_bytes=0.0, non_torch_bytes=CONTEXT_BYTES + communication_bytes(job.tp),
+                graph_bytes=0.0, sampler_on_one_rank=False, fraction_of="remaining",
+            )  # fmt: skip
+
+
+def communication_bytes(tp: int, per_rank: float = 0.28 * GIB) -> float:
+    """Buffers of collectives and custom all-reduce on one GPU."""
+    return per_rank * (tp - 1) if tp > 1 else 0.0
+
+
+def _vllm(job: ServingJob, device_bytes: float, *, is_a100: bool, context_length: int, multimodal: bool) -> EngineBudget:
+    version = version_of(job.engine_version) or (*CURRENT_VLLM, 0)
+    large = device_bytes >= LARGE_DEVICE and not is_a100
+    if version < (0, 8):
+        sequences = job.max_sequences or 256
+        tokens = max(context_length, 2048)
+        if context_length > 32768 and not multimodal:
+            tokens = 512 if version < (0, 6, 3) else 2048  # chunked prefill turns itself on
+        if multimodal:
+            tokens = max(tokens, 5120)
+    else:
+        sequences = job.max_sequences or (1024 if large or version < (0, 8, 3) else 256)
+        offline = job.usage == "offline"
+        tokens = (16384 if offline else 8192) if large else (8192 if offline else 2048)
+    fast_sampler = version[:3] == (0, 11, 0) or version >= (0, 20)
+    # Before 0.7 and from 0.8 to 0.9.1 everything in use was charged, the CUDA context too; else only growth since start.
+    charges_context = (0, 6, 3) <= version < (0, 7) or (0, 8) <= version < (0, 9, 2)
+    if version < (0, 11):
+        communication = communication_bytes(job.tp)
+        if (0, 9, 2) <= version and job.tp > 1:
+            communication += 0.9 * GIB  # collectives were initialised after the snapshot
+    else:
+        communication = 0.42 * GIB if job.tp > 1 else 0.0
+    return EngineBudget(
+        memory_fraction=job.memory_fraction or (0.92 if version >= (0, 21) else 0.9),
+        max_batched_tokens=job.max_batched_tokens or tokens,
+        max_sequences=sequences,
+        block_tokens=job.block_tokens or 16,
+        sampler_bytes=FUSED_SAMPLER if fast_sampler else SORTING_SAMPLER,
+        profile_extra_bytes=0.0 if version < (0, 8) else 50 * MIB,
+        non_torch_bytes=0.1 * GIB + communication + (CONTEXT_BYTES if charges_context else 0.0),
+        graph_bytes=0.5 * GIB if version >= (0, 21) and not job.enforce_eager else 0.0,
+        sampler_on_one_rank=version < (0, 8),
+        fraction_of="total",
+    )
+
+
+def _sglang(job: ServingJob, device_bytes: float, *, multimodal: bool) -> EngineBudget:
+    chunk, graphs = next(
+        (c, b if job.tp < 4 else wide)
+        for limit, c, b, wide in ((20, 2048, 8, 8), (35, 2048, 24, 80), (60, 4096, 32, 160), (90, 8192, 256, 512),
+                                  (160, 8192, 256, 512), (float("inf"), 16384, 512, 512))
+        if device_bytes < limit * GIB
+    )  # fmt: skip
+    chunk = job.max_batched_tokens or chunk
+    reserved = (512 + 1.5 * max(chunk, 2048) + 2 * graphs + job.tp * job.pp / 8 * 1024) * MIB
+    if device_bytes > 60 * GIB:
+        reserved = max(reserved, 10240 * MIB)
+    fraction = job.memory_fraction or (device_bytes - reserved) / device_bytes * (0.95 if multimodal and job.memory_fraction is None else 1.0)
+    return EngineBudget(
+        memory_fraction=fraction, max_batched_tokens=chunk, max_sequences=job.max_sequences or 2 * graphs,
+        block_tokens=job.block_tokens or 1, sampler_bytes=FUSED_SAMPLER, profile_extra_bytes=0.0,
+        non_torch_bytes=CONTEXT_BYTES + communication_bytes(job.tp), graph_bytes=0.0, sampler_on_one_rank=False,
+        fraction_of="available",
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""The memory of a serving replica: weights, what the engine sets aside, and the cache that is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outgrow.layout import Layout
+from outgrow.physics.memory.engines import CONTEXT_BYTES, EngineBudget, engine_budget
+from outgrow.physics.memory.kv import CacheCost, Pool, cache_cost, pool
+from outgrow.physics.memory.parameters import RankParameters, rank_parameters
+from outgrow.physics.memory.terms import Term
+from outgrow.workload.model import MixtureOfExperts, ModelShape, Tower
+from outgrow.workload.quantization import BFLOAT16, FLOAT32, WeightFormat, weight_format
+from outgrow.workload.serving import CACHE_BYTES, ServingJob
+
+ACTIVATION = 2.0
+VISION_ITEM_TOKENS = 16384
+"""Tokens of the largest image that an engine profiles where the model does not say (Qwen2.5-VL's default)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMemory:
+    """Memory of one GPU of a replica: the one with the least room."""
+
+    stage: int
+    budget: EngineBudget
+    terms: tuple[Term, ...]
+    """Weights, activation peak, memory outside of the framework, graphs, what the engine leaves free, cache."""
+    device_bytes: float
+    weights_bytes: float
+    cache_bytes: float
+    """Bytes for the cache; negative where there is no room."""
+    cost: CacheCost
+    pool: Pool
+    context_length: int
+
+    @property
+    def cache_tokens(self) -> int:
+        """Tokens of context that the cache holds."""
+        if self.cache_bytes <= 0:
+            return 0
+        if len(self.pool.groups) > 1:
+            return self.pool.tokens
+        per_token = self.cost.charged_per_token
+        return int(self.cache_bytes // (per_token * self.pool.page_tokens)) * self.pool.page_tokens if per_token else 0
+
+    def sequences(self, tokens: int) -> float:
+        """Sequences of `tokens` that fit at once."""
+        if self.cache_bytes <= 0:
+            return 0.0
+        if not self.pool.groups:
+            state = self.cost.state_per_sequence
+            return self.cache_bytes / state if state else float("inf")
+        return self.pool.sequences(tokens)
+
+    @property
+    def starts(self) -> bool:
+        """Whether the engine starts: the cache must hold one request of the longest context."""
+        return self.cache_bytes > 0 and self.sequences(self.context_length) >= 1
+
+
+def stored_format(model: ModelShape, job: ServingJob) -> WeightFormat:
+    """The weight format that is served: the job's, else the checkpoint's, else the model's dtype."""
+    if job.weights is not None:
+        return weight_format(job.weights)
+    if model.weights is not None:
+        return model.weights
+    return FLOAT32 if model.dtype == "float32" else BFLOAT16
+
+
+def weights_on_rank(rank: RankParameters, form: WeightFormat) -> float:
+    """Bytes of the weights of one rank: linear layers in the format, tables and norms in 16 bits."""
+    wide = max(form.bytes_per_element, BFLOAT16.bytes_per_element) if not form.is_quantised else BFLOAT16.bytes_per_element
+    linear = wide if form.experts_only else form.bytes_per_element
+    table = form.bytes_per_element if form.covers_embedding else wide
+    head = form.bytes_per_element if form.covers_head else wide
+    total = rank.blocks * linear + rank.experts * form.bytes_per_element + rank.embedding * table + rank.head * head
+    return total + (rank.vectors + rank.towers) * wide
+
+
+def serving_memory(model: ModelShape, job: ServingJob, *, device_bytes: float, is_a100: bool = False) -> ServingMemory:
+    """Memory of the GPU of a replica that has the least room for its cache.
+
+    `device_bytes` is what the framework sees of one GPU. Bytes throughout.
+    """
+    context_length = job.max_model_len or model.max_positions or 8192
+    multimodal = bool(model.towers) and job.images_per_prompt > 0
+    budget = engine_budget(job, device_bytes=device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal)
+    layout = Layout(tp=job.tp, pp=job.pp, ep=job.ep if job.ep <= job.tp else 1, sequence_parallel=False)
+    form = stored_format(model, job)
+    candidates = [_stage(model, job, layout, stage, budget, form, device_bytes, context_length) for stage in range(job.pp)]
+    return min(candidates, key=lambda m: m.sequences(min(context_length, 4096)) if m.cache_bytes > 0 else m.cache_bytes)
+
+
+def _stage(
+    model: ModelShape, job: ServingJob, layout: Layout, stage: int, budget: EngineBudget, form: WeightFormat,
+    device_bytes: float, context_length: int,
+) -> ServingMemory:  # fmt: skip
+    rank = rank_parameters(model, layout, stage)
+    weights = job.weights_bytes if job.weights_bytes is not None else weights_on_rank(rank, form)
+    adapters = job.lora_adapters * 2.0 * 2 * job.lora_rank * 7 * model.hidden * len(model.layers) / job.tp
+    activation, reason = activation_peak(model, job, budget)
+    if job.activation_bytes is not None:
+        activation, reason = job.activation_bytes, "given"
+    outside = job.non_torch_bytes if job.non_torch_bytes is not None else budget.non_torch_bytes
+    graphs = job.graph_bytes if job.graph_bytes is not None else budget.graph_bytes
+    if budget.fraction_of == "total":
+        limit = device_bytes * budget.memory_fraction
+        cache = limit - weights - adapters - activation - outside - graphs
+        unused = device_bytes - limit
+    elif budget.fraction_of == "available":
+        available = device_bytes - outside
+        cache = available * budget.memory_fraction - weights - adapters
+        unused = available * (1 - budget.memory_fraction)
+        activation = 0.0  # it lives in what the fraction leaves free
+    else:
+        free = device_bytes - weights - adapters - activation - outside - graphs
+        cache = free * budget.memory_fraction
+        unused = free - cache
+    cache_width = CACHE_BYTES[job.cache]
+    indices = layout.chunks(len(model.layers))[stage]
+    cost = cache_cost(model, tp=job.tp, cache_bytes=cache_width, layers=indices)
+    division = pool(
+        model, max(cache, 0.0), tp=job.tp, cache_bytes=cache_width, block_tokens=budget.block_tokens,
+        hybrid=job.hybrid_cache, window_slack=budget.max_batched_tokens, layers=indices,
+    )  # fmt: skip
+    terms = [
+        Term(name="weights", bytes=weights, kind="state", source=f"{rank.total:,.0f} parameters, linear layers in {form.name}"),
+        Term(name="adapters", bytes=adapters, kind="state", source=f"{job.lora_adapters} adapters of rank {job.lora_rank}"),
+        Term(name="activation peak", bytes=activation, kind="activation", source=reason),
+        Term(name="context and communication", bytes=outside, kind="overhead", source="outside of the framework, as start logs print it"),
+        Term(name="CUDA graphs", bytes=graphs, kind="overhead", source="deducted by this version" if graphs else "not deducted"),
+        Term(name="KV cache", bytes=max(cache, 0.0), kind="cache", source=f"{cost.charged_per_token:,.0f} B per token"),
+        Term(name="left free by the engine", bytes=max(unused, 0.0), kind="overhead", source=f"memory fraction {budget.memory_fraction:.3g}"),
+    ]
+    return ServingMemory(
+        stage=stage, budget=budget, terms=tuple(t for t in terms if t.bytes), device_bytes=device_bytes,
+        weights_bytes=weights, cache_bytes=cache, cost=cost, pool=division, context_length=context_length,
+    )  # fmt: skip
+
+
+def activation_peak(model: ModelShape, job: ServingJob, budget: EngineBudget) -> tuple[float, str]:
+    """The engine's profile run: the largest of the sampler, the widest layer and the vision encoder."""
+    tokens = budget.max_batched_tokens
+    sampled = min(budget.max_sequences, tokens)
+    hidden_states = ACTIVATION * tokens * model.hidden
+    candidates = []
+    if model.has_head:
+        sampler = budget.sampler_bytes * sampled * model.vocab + hidden_states + budget.profile_extra_bytes
+        candidates.append((sampler, f"sampler: {sampled:,} sequences x {model.vocab:,} entries x {budget.sampler_bytes:g} B"))
+    widest = max((_layer_width(layer.ffn, model.hidden, job.tp) for layer in model.layers), default=0.0)
+    layer = ACTIVATION * tokens * (widest + 3 * model.hidden)
+    candidates.append((layer, f"widest layer: {tokens:,} tokens"))
+    candidates += [(_tower_peak(tower, job, budget, hidden_states), "vision encoder on its largest input") for tower in model.towers if job.images_per_prompt]
+    return max(candidates)
+
+
+def _layer_width(ffn: object, hidden: int, tp: int) -> float:
+    """Elements per token alive in the widest layer."""
+    if isinstance(ffn, MixtureOfExperts):
+        routed = ffn.top_k * (3 * ffn.intermediate / tp + (ffn.latent or hidden))
+        return max(routed, 3 * ffn.shared_intermediate / tp)
+    return 3 * getattr(ffn, "intermediate", 0) / tp
+
+
+def _tower_peak(tower: Tower, job: ServingJob, budget: EngineBudget, hidden_states: float) -> float:
+    if tower.kind != "vision":
+        return 0.0
+    item = job.image_tokens or tower.max_tokens_per_item or VISION_ITEM_TOKENS
+    tokens = max(item, budget.max_batched_tokens) if budget.sampler_on_one_rank else item * max(1, min(job.images_per_prompt, max(1, budget.max_batched_tokens // item)))
+    # A vision encoder sees four patches for every token that it hands over (2 x 2 merging).
+    patches = 4 * tokens
+    return ACTIVATION * patches * (3 * tower.hidden + 2 * (tower.intermediate or 4 * tower.hidden)) + hidden_states
+
+
+def minimum_bytes(model: ModelShape, job: ServingJob) -> float:
+    """Bytes of one GPU below which nothing fits: weights and context, whatever the engine's budget."""
+    rank = rank_parameters(model, Layout(tp=job.tp, pp=job.pp, sequence_parallel=False), 0)
+    return weights_on_rank(rank, stored_format(model, job)) + CONTEXT_BYTES
