@@ -59,7 +59,7 @@ def keys_that_mappers_read() -> set[str]:
 
 
 def flags_that_may_be_on() -> set[str]:
-    """Keys of flags whose getter does not take False for granted: only for those is a default of False news."""
+    """Keys of flags whose getter does not take False for granted: only there is a default of False news."""
     keys: set[str] = set()
     for path in PACKAGE.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Models of a combination, made on the fake device: configuration, adapters, freezing, sharding, optimizer."""
+"""The model of a combination on the fake device: configuration, adapters, freezing, sharding, optimizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ DTYPES = {
 }
 TARGETS = {"qkvo": ["q_proj", "k_proj", "v_proj", "o_proj"], "all-linear": "all-linear"}
 # What selective recomputation keeps: the results of matrix products and attention, as in torchtitan.
-KEPT = ("mm.default", "_scaled_dot_product_flash_attention.default", "_scaled_dot_product_efficient_attention.default")
+KEPT = (
+    "mm.default",
+    "_scaled_dot_product_flash_attention.default",
+    "_scaled_dot_product_efficient_attention.default",
+)
 
 
 def configuration(model: Model) -> Any:
@@ -24,21 +28,32 @@ def configuration(model: Model) -> Any:
 
     if model.family == "gpt2":
         values: dict[str, Any] = {
-            "n_embd": model.hidden, "n_layer": model.layers, "n_head": model.heads, "n_inner": model.intermediate,
-            "n_positions": 8192, "resid_pdrop": model.dropout, "embd_pdrop": model.dropout,
+            "n_embd": model.hidden,
+            "n_layer": model.layers,
+            "n_head": model.heads,
+            "n_inner": model.intermediate,
+            "n_positions": 8192,
+            "resid_pdrop": model.dropout,
+            "embd_pdrop": model.dropout,
             "attn_pdrop": model.dropout,
         }
     else:
         values = {
-            "hidden_size": model.hidden, "num_hidden_layers": model.layers, "num_attention_heads": model.heads,
-            "num_key_value_heads": model.kv_heads, "head_dim": model.head_dim,
-            "intermediate_size": model.intermediate, "pad_token_id": 0, "max_position_embeddings": 8192,
+            "hidden_size": model.hidden,
+            "num_hidden_layers": model.layers,
+            "num_attention_heads": model.heads,
+            "num_key_value_heads": model.kv_heads,
+            "head_dim": model.head_dim,
+            "intermediate_size": model.intermediate,
+            "pad_token_id": 0,
+            "max_position_embeddings": 8192,
         }
     if model.family == "mixtral":
         values |= {"num_local_experts": model.experts, "num_experts_per_tok": model.top_k}
     if model.family == "qwen3_moe":
         values |= {
-            "num_experts": model.experts, "num_experts_per_tok": model.top_k,
+            "num_experts": model.experts,
+            "num_experts_per_tok": model.top_k,
             "moe_intermediate_size": model.intermediate,
         }
     values |= {"vocab_size": model.vocab, "tie_word_embeddings": model.tied, "use_cache": False}
@@ -59,8 +74,11 @@ def model_of(combo: Combo) -> Any:
             from peft import LoraConfig, get_peft_model
 
             adapters = LoraConfig(
-                r=combo.lora_rank, lora_alpha=2 * combo.lora_rank, lora_dropout=combo.lora_dropout,
-                target_modules=TARGETS[combo.lora_targets], task_type="CAUSAL_LM",
+                r=combo.lora_rank,
+                lora_alpha=2 * combo.lora_rank,
+                lora_dropout=combo.lora_dropout,
+                target_modules=TARGETS[combo.lora_targets],
+                task_type="CAUSAL_LM",
             )
             # Adapters are made on the device already; a fake parameter cannot be swapped for a moved one.
             move, torch.nn.Module.to = torch.nn.Module.to, lambda module, *_, **__: module
@@ -109,12 +127,40 @@ def body_of(model: Any) -> Any:
 def shard(model: Any, combo: Combo, mesh: Any) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    options: dict[str, Any] = {"mesh": mesh, "reshard_after_forward": combo.reshard}
+    if combo.tensor_parallel > 1:
+        split(model, mesh["tp"])
+        real_meshes()
+    options: dict[str, Any] = {"mesh": mesh["dp"], "reshard_after_forward": combo.reshard}
     if combo.compute == "fsdp_mixed":
         options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in layers_of(model):
         fully_shard(layer, **options)
     fully_shard(model, **options)
+
+
+def split(model: Any, mesh: Any) -> None:
+    """Tensor parallelism of the linears of each layer; activations between them stay whole on every rank."""
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    columns = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+    plan: dict[str, Any] = {name: ColwiseParallel() for name in columns}
+    plan |= {name: RowwiseParallel() for name in ("self_attn.o_proj", "mlp.down_proj")}
+    for layer in layers_of(model):
+        parallelize_module(layer, mesh, plan)
+
+
+def real_meshes() -> None:
+    """Let a mesh that FSDP puts together be a real one: its coordinates are read."""
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    joined = DeviceMesh._concatenate
+
+    def concatenate(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return joined(*args, **kwargs)
+
+    DeviceMesh._concatenate = staticmethod(concatenate)
 
 
 def gathered_of(model: Any) -> list[torch.Tensor]:

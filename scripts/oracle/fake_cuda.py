@@ -94,14 +94,14 @@ def patch_torch() -> None:
     """Give "cuda" fake tensors the kernels that a GPU would choose."""
     import torch
     import torch.cuda.amp.common as amp_common
-    import torch.nn.functional as functional
-    import torch.optim.adam as adam
+    from torch.nn import functional
+    from torch.optim import adam
 
     aten = torch.ops.aten
     library = torch.library.Library("aten", "IMPL")
     _LIBRARIES.append(library)  # registrations last as long as this object
 
-    def attention(
+    def attention(  # noqa: PLR0917 - the signature of the function that it replaces
         query: Any,
         key: Any,
         value: Any,
@@ -116,7 +116,11 @@ def patch_torch() -> None:
             dtype = torch.get_autocast_dtype("cuda")
             query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
         with torch.autocast("cuda", enabled=False):
-            if attn_mask is None and query.dtype in (torch.bfloat16, torch.float16) and query.shape[-1] <= 256:
+            if (
+                attn_mask is None
+                and query.dtype in (torch.bfloat16, torch.float16)
+                and query.shape[-1] <= 256
+            ):
                 out = aten._scaled_dot_product_flash_attention(
                     query, key, value, dropout_p, is_causal, False, scale=scale
                 )
@@ -157,11 +161,11 @@ def patch_torch() -> None:
 def patch_transformers() -> None:
     """Answer the questions of transformers that depend on data or device."""
     import torch
-    import transformers.integrations.moe as moe
-    import transformers.masking_utils as masking
+    from transformers import masking_utils
+    from transformers.integrations import moe
 
     # Is the batch packed? It is not.
-    masking.find_packed_sequence_indices = lambda _: None
+    masking_utils.find_packed_sequence_indices = lambda _: None
     # The grouped product of a GPU takes fp32 too, but its shape function does not: the fallback has one, and
     # makes and keeps the same tensors.
     moe._can_use_grouped_mm = lambda _input, weight, _offsets: weight.dtype == torch.bfloat16

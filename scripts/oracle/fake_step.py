@@ -1,7 +1,7 @@
 """Two steps of training on fake tensors, for many combinations: what is alive when, by storage.
 
 An oracle that is independent of the formulas of the package: real model classes, real autograd, real
-optimizers, no data and no GPU. Needs torch and transformers (and peft), and a C++ compiler on a CPU-only build.
+optimizers, no data and no GPU. Needs torch, transformers and peft, and g++ where PyTorch is built for CPU.
 
     python scripts/oracle/fake_step.py --out validation/data/fake_tensor_memory.csv [--only ID]
 """
@@ -15,6 +15,8 @@ import gc
 import sys
 import time
 import warnings
+from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ from build import body_of, gathered_of, layers_of, model_of, optimizer_of, shard
 from combos import Combo, combos  # noqa: E402
 from losses import compute as compute_loss  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from tracker import StorageTracker  # noqa: E402
+from torch.distributed.tensor._sharding_prop import ShardingPropagator  # noqa: E402
+from tracker import Pause, StorageTracker  # noqa: E402
 
 PHASES = ("forward", "loss", "loss_backward", "backward", "optimizer")
 
@@ -56,6 +59,8 @@ class Step:
             self.tracker.calibrate()
             model = model_of(self.combo)
             if self.combo.sharding != "none":
+                # The shapes of sharded operators are found by running them whole, on tensors of no device.
+                ShardingPropagator._fake_mode_lock = Pause(self.tracker)
                 shard(model, self.combo, self.mesh)
             parameters = [p for p in model.parameters() if p.requires_grad]
             optimizer = optimizer_of(self.combo, parameters)
@@ -82,7 +87,7 @@ class Step:
         self.phase("forward")
         autocast = self.combo.compute.startswith("autocast")
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=autocast):
-            loss, kept = compute_loss(self.combo.loss, model, ids, self.hidden_done)
+            loss, kept = compute_loss(self.combo, model, ids, self.hidden_done)
         if self.combo.sharding != "none":
             tracker.role_bytes(gathered_of(model), "gathered")
         if second:
@@ -131,9 +136,9 @@ class Step:
         row["weight_cast_bytes_end_of_forward"] = sum(casts)
         held = [tracker.log.alive_at(event) for event in self.after_layer]
         sums = [sum(size for _, size in a) - self.gathered(a) for a in held]
-        steps = [b - a for a, b in zip(sums, sums[1:], strict=False)]
-        middle = steps[:-1] if len(steps) > 1 else steps
-        row["activation_bytes_per_layer"] = sum(middle) // max(len(middle), 1)
+        # Not the first: it also ends the time in which the embedding's output is the only hidden state.
+        steps = [b - a for a, b in pairwise(sums)][1:]
+        row["activation_bytes_per_layer"] = sum(steps) // max(len(steps), 1)
 
     def gathered(self, alive: list[tuple[Any, int]]) -> int:
         """Whole parameters that FSDP holds: its flat buffer, and the copies that the layers use."""
@@ -141,8 +146,10 @@ class Step:
             return 0
         flat = "aten.empty.memory_format"
         return sum(
-            size for b, size in alive
-            if b.role == "gathered" or (not b.role and b.phase != "setup" and b.op == flat and len(b.shape) == 1)
+            size
+            for b, size in alive
+            if b.role == "gathered"
+            or (not b.role and b.phase != "setup" and b.op == flat and len(b.shape) == 1)
         )
 
     def at_peak(self, row: dict[str, Any], event: int) -> None:
@@ -164,13 +171,15 @@ class Step:
             print(f"  {name}: {peak.total} ({peak.total / tokens:.1f} B/token) at {peak.op}")
             groups: dict[tuple[Any, ...], list[int]] = {}
             for block, size in self.tracker.log.alive_at(peak.event):
-                key = (block.role or block.op, block.dtype, block.phase) + ((block.shape,) if not block.role else ())
+                key = (block.role or block.op, block.dtype, block.phase) + (
+                    (block.shape,) if not block.role else ()
+                )
                 groups.setdefault(key, []).append(size)
             for key, sizes in sorted(groups.items(), key=lambda item: -sum(item[1]))[:22]:
                 print(f"    {sum(sizes):>14} {sum(sizes) / tokens:>10.1f} B/token  {len(sizes):>3} x {key}")
 
 
-def mesh_of(world: int) -> Any:
+def mesh_of(combo: Combo) -> Any:
     """A device mesh over a process group that moves nothing; made outside of the fake mode."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
@@ -178,44 +187,98 @@ def mesh_of(world: int) -> Any:
 
     if dist.is_initialized():
         dist.destroy_process_group()
-    dist.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
-    return init_device_mesh("cuda", (world,))
+    dist.init_process_group("fake", rank=0, world_size=combo.world, store=FakeStore())
+    if combo.tensor_parallel == 1:
+        return init_device_mesh("cuda", (combo.world,), mesh_dim_names=("dp",))
+    shape = (combo.world // combo.tensor_parallel, combo.tensor_parallel)
+    return init_device_mesh("cuda", shape, mesh_dim_names=("dp", "tp"))
 
 
 def describe(combo: Combo) -> dict[str, Any]:
     model = combo.model
-    fields = ("hidden", "layers", "heads", "kv_heads", "head_dim", "intermediate", "vocab", "tied", "experts",
-              "top_k", "attention", "dropout")
+    fields = (
+        "hidden",
+        "layers",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "intermediate",
+        "vocab",
+        "tied",
+        "experts",
+        "top_k",
+        "attention",
+        "dropout",
+    )
     row: dict[str, Any] = {"id": combo.id, "family": model.family}
     row |= {name: getattr(model, name) for name in fields}
-    names = ("batch", "seq", "compute", "recompute", "loss", "method", "lora_rank", "lora_targets",
-             "lora_dropout", "lora_dtype", "sharding", "world", "reshard", "optimizer")
+    names = (
+        "batch",
+        "seq",
+        "compute",
+        "recompute",
+        "loss",
+        "method",
+        "lora_rank",
+        "lora_targets",
+        "lora_dropout",
+        "lora_dtype",
+        "padded",
+        "sharding",
+        "world",
+        "tensor_parallel",
+        "reshard",
+        "optimizer",
+    )
     row |= {name: getattr(combo, name) for name in names}
     row["parameters_dtype"] = "fp32" if combo.compute in ("autocast", "fsdp_mixed", "fp32") else "bf16"
     return row
 
 
 MEASURED = (
-    "parameters", "trainable_parameters", "parameters_bytes", "buffers_bytes", "gradients_bytes",
-    "optimizer_bytes", "before_forward_bytes", "activation_bytes_end_of_forward", "activation_bytes_per_layer",
-    "gathered_bytes_end_of_forward", "logits_bytes_end_of_forward", "weight_cast_bytes_end_of_forward", "end_of_backward_bytes",
-    "peak_step1_bytes", "peak_step1_phase", "peak_step2_bytes", "peak_step2_phase", "peak_step2_op",
-    "peak_step2_unrounded_bytes", "peak_flash_backward_with_scratch_bytes", *(f"peak_{p}_bytes" for p in PHASES), "at_peak_parameters_bytes",
-    "at_peak_gradients_bytes", "at_peak_optimizer_bytes", "at_peak_gathered_bytes", "at_peak_logits_bytes", "at_peak_other_bytes",
+    "parameters",
+    "trainable_parameters",
+    "parameters_bytes",
+    "buffers_bytes",
+    "gradients_bytes",
+    "optimizer_bytes",
+    "before_forward_bytes",
+    "activation_bytes_end_of_forward",
+    "activation_bytes_per_layer",
+    "gathered_bytes_end_of_forward",
+    "logits_bytes_end_of_forward",
+    "weight_cast_bytes_end_of_forward",
+    "end_of_backward_bytes",
+    "peak_step1_bytes",
+    "peak_step1_phase",
+    "peak_step2_bytes",
+    "peak_step2_phase",
+    "peak_step2_op",
+    "peak_step2_unrounded_bytes",
+    "peak_flash_backward_with_scratch_bytes",
+    *(f"peak_{p}_bytes" for p in PHASES),
+    "at_peak_parameters_bytes",
+    "at_peak_gradients_bytes",
+    "at_peak_optimizer_bytes",
+    "at_peak_gathered_bytes",
+    "at_peak_logits_bytes",
+    "at_peak_other_bytes",
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", action="append", default=[], help="a combination's id, or the start of several")
+    parser.add_argument(
+        "--only", action="append", default=[], help="a combination's id; may be a pattern (llama-lora-*)"
+    )
     parser.add_argument("--verbose", action="store_true", help="list what is alive at each peak")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     patch_torch()
     patch_transformers()
     failed = 0
-    chosen = [c for c in combos() if not args.only or any(c.id.startswith(o) for o in args.only)]
+    chosen = [c for c in combos() if not args.only or any(fnmatch(c.id, o) for o in args.only)]
     fieldnames = [*describe(chosen[0]), *MEASURED] if chosen else []
     old: list[dict[str, str]] = []
     if args.out.exists():
@@ -229,7 +292,7 @@ def main() -> int:
             start = time.monotonic()
             try:
                 with contextlib.ExitStack():
-                    mesh = mesh_of(combo.world) if combo.sharding != "none" else None
+                    mesh = mesh_of(combo) if combo.sharding != "none" else None
                     row = describe(combo) | Step(combo, mesh, args.verbose).run()
             except Exception as error:
                 failed += 1
@@ -240,8 +303,11 @@ def main() -> int:
             writer.writerow(row)
             handle.flush()
             gc.collect()
-            print(f"{combo.id}: {row['peak_step2_bytes'] / 2**30:.3f} GiB {row['peak_step2_phase']} "
-                  f"({time.monotonic() - start:.1f} s)", flush=True)
+            print(
+                f"{combo.id}: {row['peak_step2_bytes'] / 2**30:.3f} GiB {row['peak_step2_phase']} "
+                f"({time.monotonic() - start:.1f} s)",
+                flush=True,
+            )
     return 1 if failed else 0
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as functional
+from combos import Combo
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 CHUNKS = 8
@@ -24,9 +25,7 @@ def chunked(
 ) -> torch.Tensor:
     """Project and reduce one part of the tokens after the other; with recompute, keep no logits at all."""
     total: Any = 0.0
-    for part, target in zip(
-        hidden.flatten(0, 1).chunk(CHUNKS), labels.flatten().chunk(CHUNKS), strict=True
-    ):
+    for part, target in zip(hidden.flatten(0, 1).chunk(CHUNKS), labels.flatten().chunk(CHUNKS), strict=True):
         if recompute:
             total = total + checkpoint(_projected, part, target, head, softcap, use_reentrant=False)
         else:
@@ -37,9 +36,9 @@ def chunked(
 class FusedLinearCrossEntropy(torch.autograd.Function):
     """Gradients of hidden states and head are made in the forward, so that logits live for one part only.
 
-    Stands for the fused kernels of Liger: the number of parts follows from V/h, the loss and the gradient of the
-    logits are written in place by the kernel, and each part's product for the weight is made in the compute
-    type and again as fp32 before it is added.
+    Stands for the fused kernels of Liger: the number of parts follows from V/h, the loss and the gradient of
+    the logits are written in place by the kernel, and each part's product for the weight is made in the
+    compute type and again as fp32 before it is added.
     """
 
     @staticmethod
@@ -76,20 +75,23 @@ class FusedLinearCrossEntropy(torch.autograd.Function):
 
 
 def compute(
-    name: str, model: Any, ids: torch.Tensor, hidden_done: Callable[[torch.Tensor], None]
+    combo: Combo, model: Any, ids: torch.Tensor, hidden_done: Callable[[torch.Tensor], None]
 ) -> tuple[torch.Tensor, Any]:
     """The loss of one batch, and what the training loop keeps besides it."""
+    name = combo.loss
     base = model.get_base_model() if hasattr(model, "peft_config") else model
+    # With a mask given, the model cannot see that it hides nothing: the same as a batch with padding.
+    inputs = {"input_ids": ids} | ({"attention_mask": torch.ones_like(ids)} if combo.padded else {})
     softcap = getattr(base.config, "final_logit_softcapping", None)
     if name in ("plain", "plain_keep"):
-        out = model(input_ids=ids, labels=ids)
+        out = model(**inputs, labels=ids)
         return out.loss, (out if name == "plain_keep" else None)
     if name == "plain_noupcast":
-        logits = model(input_ids=ids).logits
+        logits = model(**inputs).logits
         return functional.cross_entropy(logits.flatten(0, 1), ids.flatten()), None
     # The head is used apart from the model's own forward, as the libraries that replace that forward do.
     body = base.get_decoder() if hasattr(base, "get_decoder") else base.model
-    hidden = body(input_ids=ids).last_hidden_state
+    hidden = body(**inputs).last_hidden_state
     hidden_done(hidden)
     head = base.get_output_embeddings()
     if name in ("chunked", "chunked_recompute"):

@@ -22,8 +22,8 @@ def rounded(size: int) -> int:
 def flash_scratch(query: torch.Tensor, key: torch.Tensor) -> int:
     """Bytes that the flash-attention backward of a GPU allocates inside its kernel call, unseen from here.
 
-    From the sources of FlashAttention 2 in PyTorch: fp32 accumulator of the query gradient and row sums, both
-    with the sequence rounded up to 128, and with grouped queries one key and one value gradient per query head.
+    From the sources of FlashAttention 2 in PyTorch: an fp32 accumulator of the query gradient and row sums,
+    both with the sequence rounded up to 128; with grouped queries a key and a value gradient per query head.
     """
     batch, heads, length, width = query.shape
     length = -(-length // 128) * 128
@@ -70,6 +70,19 @@ class Log:
         return [(self.blocks[i], size) for i, size in sizes.items() if size]
 
 
+class Pause:
+    """Tensors made inside are no part of the step."""
+
+    def __init__(self, tracker: StorageTracker) -> None:
+        self.tracker = tracker
+
+    def __enter__(self) -> None:
+        self.tracker.paused = True
+
+    def __exit__(self, *_: Any) -> None:
+        self.tracker.paused = False
+
+
 class StorageTracker(TorchDispatchMode):
     """Counts the storages of one device type under a fake mode that was entered before."""
 
@@ -86,6 +99,7 @@ class StorageTracker(TorchDispatchMode):
         self.scope = ""
         self._refs: dict[int, tuple[weakref.ref[Any], int]] = {}
         self.scratch = 0
+        self.paused = False
         self._counting = False
         self._exclusive = (0, 0)
         self._resize = torch.UntypedStorage.resize_
@@ -114,6 +128,8 @@ class StorageTracker(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(t is DTensor for t in types):
             return NotImplemented  # the operations on its local tensors come here afterwards
+        if self.paused:
+            return func(*args, **(kwargs or {}))
         self.op = str(func)
         if func is torch.ops.aten.add.Tensor and not kwargs and self._adds_in_place(args):
             torch.ops.aten.add_.Tensor(args[0], args[1])
@@ -139,8 +155,8 @@ class StorageTracker(TorchDispatchMode):
         self._counting = False
 
     def _adds_in_place(self, args: Any) -> bool:
-        # The autograd engine sums two gradients in place where it holds the last reference to the first, but not
-        # for tensor subclasses, and fake tensors are one. So the sum is done here as a GPU would do it.
+        # The autograd engine sums two gradients in place where it holds the last reference to the first, but
+        # not for tensor subclasses, and fake tensors are one. So the sum is done here as a GPU would do it.
         if torch.is_grad_enabled() or len(args) != 2 or not isinstance(args[1], torch.Tensor):
             return False
         first, second = args

@@ -25,7 +25,12 @@ _COUNTS: Final = frozenset({"tokens", "parameters"})
 _SHARES: Final = frozenset({"target", "memory_fraction", "dropout"})
 _FACTOR: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*[x×]\s*\Z")
 
-LORA_TARGETS: Final = ("q", "k", "v", "o", "gate", "up", "down", "all")
+LORA_TARGETS: Final = (
+    "q", "k", "v", "o", "qkv", "gate", "up", "down", "all",
+    "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+    "query", "key", "value", "dense", "mlp", "attention", "all-linear",
+)  # fmt: skip
+"""Short names, and the spellings of other libraries that the memory model reads too."""
 # Texts of the core that only a table there says the values of.
 _TABLES: Final[dict[tuple[type, str], tuple[str, ...]]] = {
     (TrainingJob, "precision"): tuple(PRECISIONS),
@@ -77,7 +82,7 @@ def slots_of(cls: type) -> dict[str, Slot]:
 
 @lru_cache(maxsize=64)
 def spellings_of(cls: type) -> dict[str, str]:
-    """The keys of a dataclass without their unit, where that is no other key: `deadline` for `deadline_seconds`."""
+    """The keys of a dataclass without their unit, where that is free: `deadline` for `deadline_seconds`."""
     slots = slots_of(cls)
     short = {
         name.removesuffix("_" + slot.unit): name
@@ -103,7 +108,12 @@ def _slot(cls: type, name: str, hint: Any, *, required: bool = False) -> Slot:
     if choices:
         is_format = (cls, name) in FORMAT_KEYS
         return Slot(
-            name=name, kind="choice", optional=optional, required=required, choices=choices, is_format=is_format
+            name=name,
+            kind="choice",
+            optional=optional,
+            required=required,
+            choices=choices,
+            is_format=is_format,
         )
     kinds: dict[Any, Kind] = {int: "int", float: "float", bool: "bool", str: "text"}
     kind = kinds[hint]

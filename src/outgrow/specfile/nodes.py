@@ -1,4 +1,4 @@
-"""YAML as a tree that knows its lines: scalars as YAML 1.2 reads them, nothing constructed, everything bounded.
+"""YAML as a tree that knows its lines: scalars as YAML 1.2 reads them, nothing constructed, all bounded.
 
 The parser's events are folded into a tree here, iteratively, because that is where depth, size and the growth
 of aliases can be counted before they cost anything, and where duplicate keys are still to be seen.
@@ -97,7 +97,10 @@ def read_nodes(text: str, *, file: str, numbered: bool = True) -> tuple[Node | N
     except yaml.YAMLError as error:
         return None, [*builder.problems, _syntax(error, text, file=file, numbered=numbered)]
     except (ValueError, OverflowError):  # the parser in Python, on escapes beyond Unicode
-        return None, [*builder.problems, Problem(path="", message="holds an escape that is no character", file=file)]
+        return None, [
+            *builder.problems,
+            Problem(path="", message="holds an escape that is no character", file=file),
+        ]
     return builder.root, builder.problems
 
 
@@ -109,6 +112,9 @@ def _syntax(error: yaml.YAMLError, text: str, *, file: str, numbered: bool) -> P
     reason = error.problem or "it ends too early"
     if error.context and not error.context.startswith("while parsing a block"):
         reason = f"{error.context}, {reason}"
+    if "nesting depth" in reason:  # the parser in C has a bound of its own, which it reaches first
+        message = f"is nested more than {DEEPEST} deep"
+        return Problem(path="", message=message, file=file, line=number + 1 if numbered else None)
     lines = text.split("\n")
     line = lines[number] if number < len(lines) else ""
     hint = ""
@@ -118,7 +124,9 @@ def _syntax(error: yaml.YAMLError, text: str, *, file: str, numbered: bool) -> P
         hint = "a text that holds ': ' needs quotes; or the line before is indented differently"
     elif number >= len(lines) - 1 and ("flow" in reason or "quoted" in reason):
         hint = "the text ends inside of something that was opened: [, { or a quote"
-    return Problem(path="", message=f"is not YAML: {reason}", file=file, line=number + 1 if numbered else None, hint=hint)
+    return Problem(
+        path="", message=f"is not YAML: {reason}", file=file, line=number + 1 if numbered else None, hint=hint
+    )
 
 
 @dataclass(slots=True)
@@ -158,11 +166,13 @@ class _Builder:
                 self.anchors[frame.anchor] = frame.node
             self._add(frame.node)
         elif isinstance(event, yaml.AliasEvent):
-            self._alias(event.anchor, line)
+            self._alias(event.anchor or "", line)
         elif isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                raise self._stop("holds a second document", line, hint="one file is one document: remove the line ---")
+                raise self._stop(
+                    "holds a second document", line, hint="one file is one document: remove the line ---"
+                )
 
     # -- bounds
 
@@ -205,7 +215,13 @@ class _Builder:
                 node.faulty = True
                 self.problems.append(
                     Problem(
-                        path=path, message=message, value=event.value, has_value=True, file=self.file, line=line, hint=hint
+                        path=path,
+                        message=message,
+                        value=event.value,
+                        has_value=True,
+                        file=self.file,
+                        line=line,
+                        hint=hint,
                     )
                 )
         if event.anchor:
@@ -214,16 +230,22 @@ class _Builder:
 
     def _tag(self, tag: str | None, path: str, line: int | None) -> None:
         if tag not in (None, "!"):
-            shown = "!!" + tag.removeprefix("tag:yaml.org,2002:") if tag.startswith("tag:yaml.org,2002:") else tag
+            shown = (
+                "!!" + tag.removeprefix("tag:yaml.org,2002:") if tag.startswith("tag:yaml.org,2002:") else tag
+            )
             problem = Problem(
-                path=path, message="tags are not read", value=shown, has_value=True, file=self.file, line=line,
-                hint="remove it: every key has one type",
+                path=path, message="tags are not read", value=shown, has_value=True,
+                file=self.file, line=line, hint="remove it: every key has one type",
             )  # fmt: skip
             self.problems.append(problem)
 
     def _alias(self, name: str, line: int | None) -> None:
         if name not in self.anchors:
-            raise self._stop(f"refers to *{name[:50]}, which is not defined above", line, hint="quote a text that begins with *")
+            raise self._stop(
+                f"refers to *{name[:50]}, which is not defined above",
+                line,
+                hint="quote a text that begins with *",
+            )
         node = self.anchors[name]
         if node is None:
             raise self._stop(f"*{name[:50]} refers to itself", line)
@@ -269,16 +291,20 @@ class _Builder:
         """The key to file the next value under, or None where the key itself is a fault."""
         problem: Problem | None = None
         if node.kind != "scalar":
-            problem = Problem(path=frame.path, message="a key must be one word", file=self.file, line=node.line)
+            problem = Problem(
+                path=frame.path, message="a key must be one word", file=self.file, line=node.line
+            )
         elif node.raw == "<<":
             problem = Problem(
-                path=step(frame.path, "<<"), message="merge keys are not read", file=self.file, line=node.line,
-                hint="write the keys out",
+                path=step(frame.path, "<<"), message="merge keys are not read",
+                file=self.file, line=node.line, hint="write the keys out",
             )  # fmt: skip
         elif node.raw in frame.node.entries:
             first = frame.node.entries[node.raw].line
             message = f"is given twice, first on line {first}" if first else "is given twice"
-            problem = Problem(path=step(frame.path, node.raw), message=message, file=self.file, line=node.line)
+            problem = Problem(
+                path=step(frame.path, node.raw), message=message, file=self.file, line=node.line
+            )
         if problem is None:
             return node.raw
         self.problems.append(problem)
@@ -297,7 +323,11 @@ def _resolve(raw: str) -> tuple[bool | int | float | str | None, str, str]:
             return None, f"has more than {MOST_DIGITS} digits", "quote it if it is a text"
         if len(digits) > 1 and digits[0] == "0":
             bare = digits.lstrip("0") or "0"
-            return None, "begins with 0, which some readers take for octal", f'write {bare}, or "{raw}" for a text'
+            return (
+                None,
+                "begins with 0, which some readers take for octal",
+                f'write {bare}, or "{raw}" for a text',
+            )
         return int(raw.replace("_", "")), "", ""
     if _BASED.match(raw):
         return int(raw, 0), "", ""

@@ -173,6 +173,8 @@ class ModelShape:
     parallel_blocks: bool = False
     """Attention and feed-forward read the same input (GPT-J, Falcon, Cohere)."""
     towers: tuple[Tower, ...] = ()
+    uncounted_tower: bool = False
+    """It takes images, by a tower whose parameters are not counted."""
     mtp_parameters: int = 0
     """Multi-token-prediction modules: stored beside the model, not part of `parameters`."""
     dtype: str = "bfloat16"
@@ -213,6 +215,10 @@ class ModelShape:
         """Parameters that one text token passes through, embedding and head included, towers not."""
         idle = sum(layer.parameters(self.hidden) - layer.active_parameters(self.hidden) for layer in self.layers)
         return self.language_parameters - idle
+
+    @property
+    def takes_images(self) -> bool:
+        return self.uncounted_tower or any(t.kind == "vision" for t in self.towers)
 
     @property
     def is_moe(self) -> bool:

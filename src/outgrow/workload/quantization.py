@@ -22,6 +22,10 @@ class WeightFormat:
     """Two-dimensional scale block (DeepSeek fp8: 128 x 128)."""
     experts_only: bool = False
     """Only routed experts are quantised (gpt-oss)."""
+    ffn_only: bool = False
+    """Only feed-forward layers and experts are quantised (checkpoints in nvfp4)."""
+    pad: int = 1
+    """Experts' widths are padded to a multiple of this by the kernels that read them."""
     covers_head: bool = False
     covers_embedding: bool = False
     method: str = ""
@@ -61,8 +65,8 @@ FORMATS: dict[str, WeightFormat] = {
     "nf4": WeightFormat(name="nf4", bits=4, group=64, scale_bits=32, method="bitsandbytes"),
     "nf4-double": WeightFormat(name="nf4-double", bits=4, group=64, scale_bits=8 + 32 / 256, method="bitsandbytes"),
     "bnb-int8": WeightFormat(name="bnb-int8", bits=8, method="bitsandbytes"),
-    "mxfp4": WeightFormat(name="mxfp4", bits=4, group=32, scale_bits=8, experts_only=True, method="mxfp4"),
-    "nvfp4": WeightFormat(name="nvfp4", bits=4, group=16, scale_bits=8, method="modelopt"),
+    "mxfp4": WeightFormat(name="mxfp4", bits=4, group=32, scale_bits=8, experts_only=True, pad=256, method="mxfp4"),
+    "nvfp4": WeightFormat(name="nvfp4", bits=4, group=16, scale_bits=8, ffn_only=True, method="modelopt"),
     # llama.cpp k-quants: bits per weight over a whole file, embeddings and head included.
     "q4_k_m": WeightFormat(name="q4_k_m", bits=4.85, method="gguf", covers_head=True, covers_embedding=True),
     "q5_k_m": WeightFormat(name="q5_k_m", bits=5.69, method="gguf", covers_head=True, covers_embedding=True),

@@ -17,7 +17,10 @@ from outgrow.workload.serving import ServingJob
 CURRENT_VLLM = (0, 25)
 LARGE_DEVICE = 70 * GIB
 CONTEXT_BYTES = 0.6 * GIB
-"""CUDA context of one process, as the difference between total and free memory at start shows it."""
+SMALL_CONTEXT_BYTES = 0.25 * GIB
+"""CUDA context of one process, as the difference between total and free memory at start shows it: it grows with the
+number of multiprocessors, so that devices of up to 40 GiB need less."""
+SMALL_DEVICE = 40 * GIB
 
 SORTING_SAMPLER = 38.0
 """Bytes per logit of top-k/top-p by sorting: 16-bit and fp32 logits 6, sorted values 4, 64-bit indices 8, and the
@@ -41,14 +44,43 @@ class EngineBudget:
     non_torch_bytes: float
     graph_bytes: float
     sampler_on_one_rank: bool
+    all_logits: bool = False
+    """The profile run computes logits of every token and does not sample (V1 before 0.8)."""
+    keeps_reduced_inputs: bool = False
+    """Inputs of all-reduces stay until a synchronisation (before 0.4)."""
+    latent_alignment: int = 1
+    """Bytes to which the latent of one token is rounded up."""
     fraction_of: str
     """"total", "available" (SGLang: free memory before loading) or "remaining" (TensorRT-LLM: free after loading)."""
 
 
+# Releases of vLLM, for logs that tell the month and not the version.
+RELEASES = (
+    ("2023-12", (0, 2, 5)), ("2024-01", (0, 3, 0)), ("2024-03", (0, 4, 0)), ("2024-06", (0, 5, 0)), ("2024-09", (0, 6, 0)),
+    ("2024-10", (0, 6, 3)), ("2024-12", (0, 6, 5)), ("2025-01", (0, 7, 0)), ("2025-02", (0, 7, 3)), ("2025-03", (0, 8, 0)),
+    ("2025-04", (0, 8, 4)), ("2025-05", (0, 9, 0)), ("2025-07", (0, 10, 0)), ("2025-08", (0, 10, 1)), ("2025-09", (0, 10, 2)),
+    ("2025-10", (0, 11, 1)), ("2025-12", (0, 12, 0)), ("2026-01", (0, 14, 0)), ("2026-04", (0, 20, 0)), ("2026-07", (0, 25, 0)),
+)  # fmt: skip
+LAST_PATCH = 9
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
 def version_of(text: str | None) -> tuple[int, int, int] | None:
-    """(major, minor, patch) of "vLLM 0.11.0", "0.7 V0" or "~0.6.4"; None where there is none."""
-    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text or "")
-    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
+    """(major, minor, patch) of "vLLM 0.11.0", "0.7 V0", "V1 Sep-2025" or "2026"; None where nothing tells it."""
+    words = text or ""
+    match = re.search(r"(?<!\d)(\d+)\.(\d+)(?:\.(\d+))?", words)
+    if match:
+        return int(match[1]), int(match[2]), int(match[3] or LAST_PATCH)  # "0.11" is its last patch release
+    month = re.search(r"([A-Za-z]{3})[a-z]*[- ](20\d\d)", words)
+    year = re.search(r"20\d\d", words)
+    if month and month[1].lower() in _MONTHS:
+        date = f"{month[2]}-{_MONTHS.index(month[1].lower()) + 1:02d}"
+    elif year:
+        date = f"{year[0]}-12"
+    else:
+        return (0, 10, 2) if "V1" in words else (0, 7, 2) if "V0" in words else None
+    latest = max((version for start, version in RELEASES if start <= date), default=None)
+    return min(latest, (0, 7, 3)) if latest is not None and "V0" in words else latest
 
 
 def engine_budget(job: ServingJob, *, device_bytes: float, is_a100: bool, context_length: int, multimodal: bool) -> EngineBudget:
@@ -67,15 +99,28 @@ def engine_budget(job: ServingJob, *, device_bytes: float, is_a100: bool, contex
             )  # fmt: skip
 
 
+def context_bytes(device_bytes: float) -> float:
+    """CUDA context of one process."""
+    return SMALL_CONTEXT_BYTES if device_bytes < SMALL_DEVICE else CONTEXT_BYTES
+
+
 def communication_bytes(tp: int, per_rank: float = 0.28 * GIB) -> float:
     """Buffers of collectives and custom all-reduce on one GPU."""
     return per_rank * (tp - 1) if tp > 1 else 0.0
 
 
+def graph_bytes(sequences: int) -> float:
+    """Pool of captured CUDA graphs: they are captured for batch sizes up to twice the sequences, 512 at most."""
+    return (0.05 + 0.45 * min(1.0, sequences / 256)) * GIB
+
+
 def _vllm(job: ServingJob, device_bytes: float, *, is_a100: bool, context_length: int, multimodal: bool) -> EngineBudget:
     version = version_of(job.engine_version) or (*CURRENT_VLLM, 0)
+    early_v1 = version < (0, 8) and "V1" in (job.engine_version or "")
     large = device_bytes >= LARGE_DEVICE and not is_a100
-    if version < (0, 8):
+    if early_v1:
+        sequences, tokens = job.max_sequences or 256, 8192
+    elif version < (0, 8):
         sequences = job.max_sequences or 256
         tokens = max(context_length, 2048)
         if context_length > 32768 and not multimodal:
@@ -88,7 +133,7 @@ def _vllm(job: ServingJob, device_bytes: float, *, is_a100: bool, context_length
         tokens = (16384 if offline else 8192) if large else (8192 if offline else 2048)
     fast_sampler = version[:3] == (0, 11, 0) or version >= (0, 20)
     # Before 0.7 and from 0.8 to 0.9.1 everything in use was charged, the CUDA context too; else only growth since start.
-    charges_context = (0, 6, 3) <= version < (0, 7) or (0, 8) <= version < (0, 9, 2)
+    charges_context = (0, 6, 3) <= version < (0, 7) or (0, 8) <= version < (0, 9, 2) or early_v1
     if version < (0, 11):
         communication = communication_bytes(job.tp)
         if (0, 9, 2) <= version and job.tp > 1:
@@ -102,9 +147,12 @@ def _vllm(job: ServingJob, device_bytes: float, *, is_a100: bool, context_length
         block_tokens=job.block_tokens or 16,
         sampler_bytes=FUSED_SAMPLER if fast_sampler else SORTING_SAMPLER,
         profile_extra_bytes=0.0 if version < (0, 8) else 50 * MIB,
-        non_torch_bytes=0.1 * GIB + communication + (CONTEXT_BYTES if charges_context else 0.0),
-        graph_bytes=0.5 * GIB if version >= (0, 21) and not job.enforce_eager else 0.0,
+        non_torch_bytes=0.1 * GIB + communication + (context_bytes(device_bytes) if charges_context else 0.0),
+        graph_bytes=graph_bytes(sequences) if version >= (0, 21) and not job.enforce_eager else 0.0,
         sampler_on_one_rank=version < (0, 8),
+        all_logits=early_v1,
+        keeps_reduced_inputs=version < (0, 4),
+        latent_alignment=256 if (0, 7, 1) < version < (0, 8) and not early_v1 else 1,
         fraction_of="total",
     )
 

@@ -13,7 +13,7 @@ RECURRENT_BYTES = 4.0
 """Recurrent states are kept in fp32 unless the model says otherwise (`mamba_ssm_dtype`)."""
 
 
-def layer_cache_bytes(layer: Layer, tp: int, cache_bytes: float) -> float:
+def layer_cache_bytes(layer: Layer, tp: int, cache_bytes: float, *, latent_alignment: int = 1) -> float:
     """Cache bytes of one token in one layer on one GPU.
 
     Key-value heads are split over tensor-parallel ranks until each holds one, then copied. A latent is never split.
@@ -25,7 +25,8 @@ def layer_cache_bytes(layer: Layer, tp: int, cache_bytes: float) -> float:
         return max(1.0, mixer.kv_heads / tp) * (mixer.head_dim + mixer.value_dim) * cache_bytes
     if isinstance(mixer, LatentAttention):
         index = mixer.index_head_dim if mixer.index_heads else 0
-        return (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * cache_bytes + index
+        entry = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * cache_bytes
+        return -(-entry // latent_alignment) * latent_alignment + index
     if isinstance(mixer, CompressedAttention):
         return mixer.cache_elements() * cache_bytes
     return 0.0
@@ -63,8 +64,8 @@ class CacheCost:
 
     @property
     def charged_per_token(self) -> float:
-        """Bytes per token where an engine charges every layer the full context."""
-        return self.full_per_token + self.windowed_per_token
+        """Bytes per token where an engine charges every layer the full context, cross-attention included."""
+        return self.full_per_token + self.windowed_per_token + self.cross_per_image_token
 
     def sequence_bytes(self, tokens: float, *, hybrid: bool = True) -> float:
         """Bytes that one sequence of `tokens` needs."""
@@ -72,13 +73,13 @@ class CacheCost:
         return self.full_per_token * tokens + self.windowed_per_token * windowed + self.state_per_sequence
 
 
-def cache_cost(model: ModelShape, *, tp: int = 1, cache_bytes: float = 2.0, layers: tuple[int, ...] | None = None) -> CacheCost:
+def cache_cost(model: ModelShape, *, tp: int = 1, cache_bytes: float = 2.0, layers: tuple[int, ...] | None = None, latent_alignment: int = 1) -> CacheCost:
     """Cost of the cache on one GPU; `layers` = indices of a pipeline stage, None = all."""
     chosen = model.layers if layers is None else tuple(model.layers[i] for i in layers)
     full = windowed = state = cross = 0.0
     window = 0
     for layer, times in Counter(chosen).items():
-        size = layer_cache_bytes(layer, tp, cache_bytes) * times
+        size = layer_cache_bytes(layer, tp, cache_bytes, latent_alignment=latent_alignment) * times
         span = getattr(layer.mixer, "span", None)
         if span and size:
             windowed += size
@@ -96,40 +97,50 @@ def cache_cost(model: ModelShape, *, tp: int = 1, cache_bytes: float = 2.0, laye
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Layers that share one page table."""
+
+    kind: str
+    """"attention", or "state": one page per sequence, whatever its length."""
+    window: int
+    """Tokens that attention looks back; 0 = all."""
+    page_tokens: int
+    """Tokens of one page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A key-value pool as an engine divides it: pages of one size, layers in groups of one size."""
 
     bytes: float
     page_bytes: float
     """Bytes of one page of one layer."""
-    page_tokens: int
     group_layers: int
-    """Layers that share one page table."""
-    groups: tuple[tuple[str, int], ...]
-    """(kind, window) of each group; window 0 = the whole context; kind "state" = one page per sequence."""
+    groups: tuple[Group, ...]
     window_slack: int
     """Tokens that a windowed group holds beyond its window, while a chunk of the prompt is at work."""
 
     @property
     def pages(self) -> int:
-        per_block = self.page_bytes * self.group_layers
-        return max(0, int(self.bytes // per_block)) if per_block else 0
+        per_page = self.page_bytes * self.group_layers
+        return max(0, int(self.bytes // per_page)) if per_page else 0
 
     def pages_of(self, tokens: int) -> int:
         """Pages that one sequence of `tokens` takes."""
         total = 0
-        for kind, window in self.groups:
-            if kind == "state":
+        for group in self.groups:
+            if group.kind == "state":
                 total += 1
-            else:
-                held = tokens if not window else min(tokens, window + self.window_slack)
-                total += -(-held // self.page_tokens) + (1 if window and held < tokens else 0)
+                continue
+            held = tokens if not group.window else min(tokens, group.window + self.window_slack)
+            total += -(-held // group.page_tokens) + (1 if held < tokens else 0)
         return total
 
     @property
     def tokens(self) -> int:
         """Tokens if every group is charged alike: what engines printed as the size of the cache."""
-        return self.pages // max(1, len(self.groups)) * self.page_tokens
+        smallest = min((g.page_tokens for g in self.groups if g.kind == "attention"), default=0)
+        return self.pages // max(1, len(self.groups)) * smallest
 
     def sequences(self, tokens: int) -> float:
         """Sequences of `tokens` that fit at once."""
@@ -140,35 +151,38 @@ def pool(model: ModelShape, size: float, *, tp: int, cache_bytes: float, block_t
          window_slack: int = 0, recurrent_bytes: float = RECURRENT_BYTES, layers: tuple[int, ...] | None = None) -> Pool:  # fmt: skip
     """Divide `size` bytes as vLLM does (vllm/v1/core/kv_cache_utils.py).
 
-    Layers of one kind form groups of equal size; the page size is that of the largest page, attention blocks
-    growing until their page holds a recurrent state.
+    Layers of one kind form groups of equal size. The page is that of the widest kind; a narrower kind puts more
+    tokens into it, and attention blocks grow until their page holds a recurrent state.
     """
     chosen = model.layers if layers is None else tuple(model.layers[i] for i in layers)
-    kinds: Counter[tuple[str, int]] = Counter()
-    per_token = state = 0.0
-    for layer in chosen:
-        size_token = layer_cache_bytes(layer, tp, cache_bytes)
-        size_state = layer_state_bytes(layer, tp, recurrent_bytes=recurrent_bytes)
+    kinds: Counter[tuple[str, int, float]] = Counter()
+    state = 0.0
+    # Layers that compress by different ratios share one page size and hold the same tokens in it.
+    compressed = max((layer_cache_bytes(x, tp, cache_bytes) for x in set(chosen) if isinstance(x.mixer, CompressedAttention)), default=0.0)
+    for layer, times in Counter(chosen).items():
+        per_token = layer_cache_bytes(layer, tp, cache_bytes)
+        if isinstance(layer.mixer, CompressedAttention) and per_token:
+            per_token = compressed
+        per_sequence = layer_state_bytes(layer, tp, recurrent_bytes=recurrent_bytes)
         span = getattr(layer.mixer, "span", None) or 0
-        if size_token:
-            kinds["attention", span if hybrid else 0] += 1
-            per_token = max(per_token, size_token)
-        elif size_state:
-            kinds["state", 0] += 1
-            state = max(state, size_state)
-    if not kinds:
-        return Pool(bytes=size, page_bytes=0, page_tokens=block_tokens, group_layers=1, groups=(), window_slack=0)
+        if per_token:
+            kinds["attention", span if hybrid else 0, per_token] += times
+        elif per_sequence:
+            kinds["state", 0, 0.0] += times
+            state = max(state, per_sequence)
+    widths = [width for _, _, width in kinds if width]
+    if not widths:
+        return Pool(bytes=size, page_bytes=0, group_layers=1, groups=(), window_slack=0)
     tokens = block_tokens
-    if state and per_token:
+    if state:
         # Attention blocks grow by whole blocks until one page holds the state.
-        tokens = max(block_tokens, -(-int(-(-state // per_token)) // block_tokens) * block_tokens)
-    page = max(tokens * per_token, state)
+        tokens = max(block_tokens, -(-int(-(-state // min(widths))) // block_tokens) * block_tokens)
+    page = max(tokens * max(widths), state)
     group = min(kinds.values())
     if max(kinds.values()) < 1.25 * group:
         group = max(kinds.values())
-    groups: list[tuple[str, int]] = []
-    for kind, count in sorted(kinds.items()):
-        groups += [kind] * (-(-count // group))
-    return Pool(
-        bytes=size, page_bytes=page, page_tokens=tokens, group_layers=group, groups=tuple(groups), window_slack=window_slack
-    )
+    groups: list[Group] = []
+    for (kind, window, width), count in sorted(kinds.items()):
+        held = max(block_tokens, int(page // width) // block_tokens * block_tokens) if width else 0
+        groups += [Group(kind=kind, window=window, page_tokens=held)] * (-(-count // group))
+    return Pool(bytes=size, page_bytes=page, group_layers=group, groups=tuple(groups), window_slack=window_slack)

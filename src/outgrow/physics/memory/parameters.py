@@ -15,8 +15,12 @@ class RankParameters:
 
     blocks: float
     """Linear layers of blocks other than routed experts: what a weight format quantises."""
+    mixers: float
+    """The part of `blocks` that attention and other token mixers hold."""
     experts: float
     """Routed experts."""
+    expert_width: int
+    """Intermediate width of a routed expert on this rank; 0 = there are none."""
     vectors: float
     """Norms, biases' share, routers: replicated, never quantised."""
     embedding: float
@@ -28,6 +32,10 @@ class RankParameters:
     """The routed experts' part of it."""
     extra_head_copy: bool = False
     """The last stage holds a copy of a tied embedding."""
+
+    def expert_padding(self, multiple: int) -> float:
+        """Growth of the experts where their width is padded to a multiple."""
+        return -(-self.expert_width // multiple) * multiple / self.expert_width if self.expert_width else 1.0
 
     @property
     def total(self) -> float:
@@ -81,12 +89,16 @@ def rank_parameters(model: ModelShape, layout: Layout, stage: int = 0) -> RankPa
     layers = [model.layers[i] for i in indices]
     if first:
         layers += model.encoder
-    blocks = experts = vectors = largest = largest_experts = 0.0
+    blocks = mixers = experts = vectors = largest = largest_experts = 0.0
+    width = 0
     cache: dict[Layer, tuple[float, float, float]] = {}
     for layer in layers:
         if layer not in cache:
             cache[layer] = layer_parameters(layer, model.hidden, layout)
         b, e, v = cache[layer]
+        mixers += sum(mixer_shard(m, model.hidden, layout.tp) for m in (layer.mixer, layer.cross_attention) if m is not None)
+        if isinstance(layer.ffn, MixtureOfExperts):
+            width = layer.ffn.intermediate // layout.expert_tp
         blocks, experts, vectors = blocks + b, experts + e, vectors + v
         if b + e + v > largest:
             largest, largest_experts = b + e + v, e
@@ -97,7 +109,9 @@ def rank_parameters(model: ModelShape, layout: Layout, stage: int = 0) -> RankPa
         head += model.embedding_parameters / layout.tp
     return RankParameters(
         blocks=blocks + (model.other_parameters / layout.tp if first else 0),
+        mixers=mixers,
         experts=experts,
+        expert_width=width,
         vectors=vectors + (model.final_norm_parameters if last else 0),
         embedding=embedding,
         head=head,

@@ -41,8 +41,8 @@ class ServingMemory:
             return 0
         if len(self.pool.groups) > 1:
             return self.pool.tokens
-        per_token = self.cost.charged_per_token
-        return int(self.cache_bytes // (per_token * self.pool.page_tokens)) * self.pool.page_tokens if per_token else 0
+        per_token, block = self.cost.charged_per_token, self.budget.block_tokens
+        return int(self.cache_bytes // (per_token * block)) * block if per_token else 0
 
     def sequences(self, tokens: int) -> float:
         """Sequences of `tokens` that fit at once."""
@@ -74,7 +74,9 @@ def weights_on_rank(rank: RankParameters, form: WeightFormat) -> float:
     linear = wide if form.experts_only else form.bytes_per_element
     table = form.bytes_per_element if form.covers_embedding else wide
     head = form.bytes_per_element if form.covers_head else wide
-    total = rank.blocks * linear + rank.experts * form.bytes_per_element + rank.embedding * table + rank.head * head
+    mixers = rank.mixers * (wide - linear) if form.ffn_only else 0.0
+    experts = rank.experts * form.bytes_per_element * rank.expert_padding(form.pad)
+    total = rank.blocks * linear + mixers + experts + rank.embedding * table + rank.head * head
     return total + (rank.vectors + rank.towers) * wide
 
 
@@ -84,9 +86,10 @@ def serving_memory(model: ModelShape, job: ServingJob, *, device_bytes: float, i
     `device_bytes` is what the framework sees of one GPU. Bytes throughout.
     """
     context_length = job.max_model_len or model.max_positions or 8192
-    multimodal = bool(model.towers) and job.images_per_prompt > 0
+    multimodal = model.takes_images and job.images_per_prompt > 0
     budget = engine_budget(job, device_bytes=device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal)
-    layout = Layout(tp=job.tp, pp=job.pp, ep=job.ep if job.ep <= job.tp else 1, sequence_parallel=False)
+    # Experts may be spread over more GPUs than one replica's tensor-parallel ranks (data-parallel attention).
+    layout = Layout(dp=max(1, job.ep // job.tp), tp=job.tp, pp=job.pp, ep=job.ep, sequence_parallel=False)
     form = stored_format(model, job)
     candidates = [_stage(model, job, layout, stage, budget, form, device_bytes, context_length) for stage in range(job.pp)]
     return min(candidates, key=lambda m: m.sequences(min(context_length, 4096)) if m.cache_bytes > 0 else m.cache_bytes)
@@ -119,7 +122,7 @@ def _stage(
         unused = free - cache
     cache_width = CACHE_BYTES[job.cache]
     indices = layout.chunks(len(model.layers))[stage]
-    cost = cache_cost(model, tp=job.tp, cache_bytes=cache_width, layers=indices)
+    cost = cache_cost(model, tp=job.tp, cache_bytes=cache_width, layers=indices, latent_alignment=budget.latent_alignment)
     division = pool(
         model, max(cache, 0.0), tp=job.tp, cache_bytes=cache_width, block_tokens=budget.block_tokens,
         hybrid=job.hybrid_cache, window_slack=budget.max_batched_tokens, layers=indices,
@@ -145,13 +148,23 @@ def activation_peak(model: ModelShape, job: ServingJob, budget: EngineBudget) ->
     sampled = min(budget.max_sequences, tokens)
     hidden_states = ACTIVATION * tokens * model.hidden
     candidates = []
-    if model.has_head:
+    if model.has_head and budget.all_logits:
+        candidates.append((ACTIVATION * tokens * model.vocab + hidden_states, f"logits of all {tokens:,} tokens"))
+    elif model.has_head:
         sampler = budget.sampler_bytes * sampled * model.vocab + hidden_states + budget.profile_extra_bytes
         candidates.append((sampler, f"sampler: {sampled:,} sequences x {model.vocab:,} entries x {budget.sampler_bytes:g} B"))
     widest = max((_layer_width(layer.ffn, model.hidden, job.tp) for layer in model.layers), default=0.0)
     layer = ACTIVATION * tokens * (widest + 3 * model.hidden)
     candidates.append((layer, f"widest layer: {tokens:,} tokens"))
-    candidates += [(_tower_peak(tower, job, budget, hidden_states), "vision encoder on its largest input") for tower in model.towers if job.images_per_prompt]
+    crossing = any(x.cross_attention is not None for x in model.layers)
+    candidates += [
+        (_tower_peak(tower, job, budget, hidden_states, every_sequence=crossing), "vision encoder on its largest input")
+        for tower in model.towers
+        if job.images_per_prompt
+    ]
+    if budget.keeps_reduced_inputs and job.tp > 1:
+        kept = 2 * len(model.layers) * hidden_states
+        candidates.append((layer + kept, f"inputs of {2 * len(model.layers)} all-reduces stay until a synchronisation"))
     return max(candidates)
 
 
@@ -163,14 +176,20 @@ def _layer_width(ffn: object, hidden: int, tp: int) -> float:
     return 3 * getattr(ffn, "intermediate", 0) / tp
 
 
-def _tower_peak(tower: Tower, job: ServingJob, budget: EngineBudget, hidden_states: float) -> float:
+def _tower_peak(tower: Tower, job: ServingJob, budget: EngineBudget, hidden_states: float, *, every_sequence: bool) -> float:
     if tower.kind != "vision":
         return 0.0
     item = job.image_tokens or tower.max_tokens_per_item or VISION_ITEM_TOKENS
-    tokens = max(item, budget.max_batched_tokens) if budget.sampler_on_one_rank else item * max(1, min(job.images_per_prompt, max(1, budget.max_batched_tokens // item)))
+    width = 3 * tower.hidden + 2 * (tower.intermediate or 4 * tower.hidden)
+    if every_sequence:
+        # Cross-attention models are profiled with one image per sequence; a patch is a token. Alive at once: the
+        # feed-forward block, five intermediate outputs and the stream, and a dense mask between an image's tiles
+        # (vllm/model_executor/models/mllama.py).
+        width = 2 * (tower.intermediate or 4 * tower.hidden) + 6 * tower.hidden
+        return ACTIVATION * budget.max_sequences * (item * width + item**2)
+    items = max(1, min(job.images_per_prompt, budget.max_batched_tokens // item))
     # A vision encoder sees four patches for every token that it hands over (2 x 2 merging).
-    patches = 4 * tokens
-    return ACTIVATION * patches * (3 * tower.hidden + 2 * (tower.intermediate or 4 * tower.hidden)) + hidden_states
+    return ACTIVATION * 4 * item * items * width + hidden_states
 
 
 def minimum_bytes(model: ModelShape, job: ServingJob) -> float:

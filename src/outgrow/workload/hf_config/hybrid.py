@@ -36,97 +36,6 @@ NAMES: dict[str, Kind] = {
 LETTERS: dict[str, Kind] = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "moe"}
 """Nemotron-H writes its layers as one string."""
 
-DEFAULTS: dict[str, dict[str, object]] = {
-    "qwen3_next": {
-        "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48,
-        "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256, "linear_conv_kernel_dim": 4,
-        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
-        "linear_num_value_heads": 32, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
-        "num_experts_per_tok": 10, "num_experts": 512,
-    },
-    "qwen3_5_text": {
-        "vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 32,
-        "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256, "linear_conv_kernel_dim": 4,
-        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
-        "linear_num_value_heads": 32,
-    },
-    "qwen3_5_moe_text": {
-        "vocab_size": 248320, "hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16,
-        "num_key_value_heads": 2, "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
-        "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
-        "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "num_experts_per_tok": 8,
-        "num_experts": 256,
-    },
-    "nemotron_h": {
-        "vocab_size": 131072, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-        "head_dim": 128, "intermediate_size": 21504, "ssm_state_size": 128, "mamba_num_heads": 128,
-        "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "n_routed_experts": 8, "n_shared_experts": 1,
-        "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
-        "num_experts_per_tok": 2,
-    },
-    "jamba": {
-        "vocab_size": 65536, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "num_experts_per_tok": 2, "num_experts": 16,
-        "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8, "attn_layer_offset": 4,
-        "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
-    },
-    "bamba": {
-        "vocab_size": 128000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "mamba_n_heads": 128, "mamba_n_groups": 1,
-        "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
-    },
-    "granitemoehybrid": {
-        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
-        "shared_intermediate_size": 1024, "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256,
-        "mamba_d_conv": 4, "mamba_expand": 2,
-    },
-    "mamba": {
-        "vocab_size": 50280, "hidden_size": 768, "num_hidden_layers": 32, "state_size": 16, "expand": 2,
-        "conv_kernel": 4,
-    },
-    "mamba2": {
-        "vocab_size": 32768, "hidden_size": 4096, "num_hidden_layers": 64, "state_size": 128, "expand": 2,
-        "conv_kernel": 4, "num_heads": 128, "n_groups": 8,
-    },
-    "falcon_h1": {
-        "vocab_size": 128000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "mamba_d_ssm": 1024, "mamba_n_heads": 128,
-        "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
-    },
-    "lfm2": {
-        "vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "conv_L_cache": 3, "block_multiple_of": 256,
-    },
-    "lfm2_moe": {
-        "vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 7168, "moe_intermediate_size": 1792,
-        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "conv_L_cache": 3,
-        "num_dense_layers": 2, "num_experts_per_tok": 4, "num_experts": 32,
-    },
-    "minimax": {
-        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "num_experts_per_tok": 2,
-        "num_local_experts": 8,
-    },
-    "kimi_linear": {
-        "vocab_size": 163840, "hidden_size": 2304, "intermediate_size": 9216, "moe_intermediate_size": 1024,
-        "num_hidden_layers": 27, "num_attention_heads": 32, "num_shared_experts": 1, "kv_lora_rank": 512,
-        "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128, "num_experts_per_token": 8,
-        "num_experts": 256,
-    },
-}  # fmt: skip
-"""What the class of each model type assumes for a width or a count that its config does not write."""
-
-_SAME = {
-    "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text", "falcon_mamba": "mamba",
-    "minimax_text_01": "minimax",
-}  # fmt: skip
-
-
-def _with_defaults(fields: Fields, model_type: str) -> Fields:
-    known = {**DEFAULTS[_SAME.get(model_type, model_type)], **fields.class_defaults}
-    return Fields(fields.raw, fields.notes, path=fields.path, class_defaults=known)
-
 
 def _kinds(fields: Fields, *names: str, count: int | None) -> list[Kind] | None:
     """The kind of each layer as a list of names spells it."""
@@ -197,7 +106,7 @@ def _qwen_hybrid(fields: Fields, name: str, *, sparse: bool) -> ModelShape:
         kinds = _either((i + 1) % interval == 0 for i in range(count))
     bias = fields.flag("attention_bias")
     full = replace(
-        attention(fields, bias=bias, out_bias=bias, qk_norm=True),
+        attention(fields, hidden=hidden, bias=bias, out_bias=bias, qk_norm=True),
         output_gate=fields.flag("attn_output_gate", default=True),
     )
     delta = _delta(fields)
@@ -215,27 +124,26 @@ def _qwen_hybrid(fields: Fields, name: str, *, sparse: bool) -> ModelShape:
         mixer: Mixer = full if kind == "attention" else delta
         layers.append(Layer(mixer=mixer, ffn=experts if routed else dense, norm_parameters=2 * hidden))
     block = Layer(mixer=full, ffn=experts or dense, norm_parameters=2 * hidden)
-    return decoder(fields, name, layers, mtp_parameters=_mtp(fields, hidden, block))
+    return decoder(fields, name, layers, hidden=hidden, mtp_parameters=_mtp(fields, hidden, block))
 
 
 def qwen3_next(fields: Fields, name: str) -> ModelShape:
     """Qwen3-Next: three layers of gated delta rule to one of gated attention, all with experts."""
-    return _qwen_hybrid(_with_defaults(fields, "qwen3_next"), name, sparse=True)
+    return _qwen_hybrid(fields, name, sparse=True)
 
 
 def qwen3_5_text(fields: Fields, name: str) -> ModelShape:
     """Qwen3.5, text part, dense."""
-    return _qwen_hybrid(_with_defaults(fields, "qwen3_5_text"), name, sparse=False)
+    return _qwen_hybrid(fields, name, sparse=False)
 
 
 def qwen3_5_moe_text(fields: Fields, name: str) -> ModelShape:
     """Qwen3.5, text part, with experts."""
-    return _qwen_hybrid(_with_defaults(fields, "qwen3_5_moe_text"), name, sparse=True)
+    return _qwen_hybrid(fields, name, sparse=True)
 
 
 def kimi_linear(fields: Fields, name: str) -> ModelShape:
     """Kimi Linear: delta attention with low-rank gates, latent attention, experts."""
-    fields = _with_defaults(fields, "kimi_linear")
     hidden = fields.integer(*HIDDEN)
     count = fields.layer_count()
     section = fields.child("linear_attn_config") or Fields({}, fields.notes, path="linear_attn_config")
@@ -306,12 +214,11 @@ def kimi_linear(fields: Fields, name: str) -> ModelShape:
         )
         for kind, routed in zip(kinds, sparse, strict=True)
     ]
-    return decoder(fields, name, layers)
+    return decoder(fields, name, layers, hidden=hidden)
 
 
 def minimax(fields: Fields, name: str) -> ModelShape:
     """MiniMax-01: lightning attention, which keeps a matrix per head, and full attention, with experts."""
-    fields = _with_defaults(fields, "minimax")
     hidden = fields.integer(*HIDDEN)
     count = fields.layer_count()
     kinds = _kinds(fields, "layer_types", count=count)
@@ -320,7 +227,7 @@ def minimax(fields: Fields, name: str) -> ModelShape:
         kinds = _either(v == 1 for v in numbers)
     if kinds is None:
         kinds = _either(i % 2 == 0 for i in range(count))
-    full = attention(fields)
+    full = attention(fields, hidden=hidden)
     width = full.heads * full.head_dim
     lightning = LinearAttention(
         key_heads=full.heads,
@@ -341,7 +248,7 @@ def minimax(fields: Fields, name: str) -> ModelShape:
         Layer(mixer=full if kind == "attention" else lightning, ffn=experts, norm_parameters=2 * hidden)
         for kind in kinds
     ]
-    return decoder(fields, name, layers)
+    return decoder(fields, name, layers, hidden=hidden)
 
 
 # -- state space layers
@@ -394,15 +301,13 @@ def _mamba2(fields: Fields, hidden: int) -> Mamba:
 
 def mamba(fields: Fields, name: str) -> ModelShape:
     """Mamba and Falcon-Mamba: one mixer per layer, no feed-forward part."""
-    fields = _with_defaults(fields, "mamba")
     hidden = fields.integer(*HIDDEN)
     layer = Layer(mixer=_mamba1(fields, hidden, prefix=False, norms=False), ffn=None, norm_parameters=hidden)
-    return decoder(fields, name, [layer] * fields.layer_count(), tied=True)
+    return decoder(fields, name, [layer] * fields.layer_count(), hidden=hidden, tied=True)
 
 
 def mamba2(fields: Fields, name: str) -> ModelShape:
     """Mamba-2."""
-    fields = _with_defaults(fields, "mamba2")
     hidden = fields.integer(*HIDDEN)
     inner = fields.integer("expand") * hidden
     mixer = Mamba(
@@ -417,12 +322,11 @@ def mamba2(fields: Fields, name: str) -> ModelShape:
         norm_parameters=inner,
     )
     layer = Layer(mixer=mixer, ffn=None, norm_parameters=hidden)
-    return decoder(fields, name, [layer] * fields.layer_count())
+    return decoder(fields, name, [layer] * fields.layer_count(), hidden=hidden)
 
 
 def jamba(fields: Fields, name: str) -> ModelShape:
     """Jamba: Mamba-1 and attention by period and offset, experts in some layers."""
-    fields = _with_defaults(fields, "jamba")
     hidden = fields.integer(*HIDDEN)
     count = fields.layer_count()
     kinds = _kinds(fields, "layers_block_type", "layer_types", count=count)
@@ -430,7 +334,7 @@ def jamba(fields: Fields, name: str) -> ModelShape:
         period, offset = fields.integer("attn_layer_period"), fields.integer("attn_layer_offset", low=0)
         kinds = _either(i % period == offset for i in range(count))
     step, start = fields.integer("expert_layer_period"), fields.integer("expert_layer_offset", low=0)
-    full = attention(fields)
+    full = attention(fields, hidden=hidden)
     recurrent = _mamba1(fields, hidden, prefix=True, norms=True)
     dense = FeedForward(intermediate=fields.integer("intermediate_size"))
     number = fields.integer("num_experts")
@@ -446,16 +350,15 @@ def jamba(fields: Fields, name: str) -> ModelShape:
         layers.append(
             Layer(mixer=full if kind == "attention" else recurrent, ffn=ffn, norm_parameters=2 * hidden)
         )
-    return decoder(fields, name, layers)
+    return decoder(fields, name, layers, hidden=hidden)
 
 
 def bamba(fields: Fields, name: str) -> ModelShape:
     """Bamba: Mamba-2 with a few attention layers, named by index."""
-    fields = _with_defaults(fields, "bamba")
     hidden = fields.integer(*HIDDEN)
     count = fields.layer_count()
     bias = fields.flag("attention_bias")
-    full = attention(fields, bias=bias, out_bias=bias)
+    full = attention(fields, hidden=hidden, bias=bias, out_bias=bias)
     recurrent = _mamba2(fields, hidden)
     dense = FeedForward(intermediate=fields.integer("intermediate_size"), bias=fields.flag("mlp_bias"))
     at = set(fields.integers("attn_layer_indices", high=count - 1) or ())
@@ -463,17 +366,16 @@ def bamba(fields: Fields, name: str) -> ModelShape:
         Layer(mixer=full if i in at else recurrent, ffn=dense, norm_parameters=2 * hidden)
         for i in range(count)
     ]
-    return decoder(fields, name, layers)
+    return decoder(fields, name, layers, hidden=hidden)
 
 
 def granitemoehybrid(fields: Fields, name: str) -> ModelShape:
     """Granite 4: Mamba-2 and attention, each followed by experts beside a block that every token visits."""
-    fields = _with_defaults(fields, "granitemoehybrid")
     hidden = fields.integer(*HIDDEN)
     count = fields.layer_count()
     kinds = _kinds(fields, "layer_types", "layers_block_type", count=count) or ["recurrent"] * count
     bias = fields.flag("attention_bias")
-    full = attention(fields, bias=bias, out_bias=bias)
+    full = attention(fields, hidden=hidden, bias=bias, out_bias=bias)
     recurrent = _mamba2(fields, hidden) if "recurrent" in kinds else None
     shared = fields.integer("shared_intermediate_size", low=0)
     experts = fields.integer("num_local_experts", low=0)
@@ -489,12 +391,11 @@ def granitemoehybrid(fields: Fields, name: str) -> ModelShape:
         Layer(mixer=full if kind == "attention" else recurrent, ffn=ffn, norm_parameters=2 * hidden)
         for kind in kinds
     ]
-    return decoder(fields, name, layers)
+    return decoder(fields, name, layers, hidden=hidden)
 
 
 def falcon_h1(fields: Fields, name: str) -> ModelShape:
     """Falcon-H1: attention and Mamba-2 side by side in every layer."""
-    fields = _with_defaults(fields, "falcon_h1")
     hidden = fields.integer(*HIDDEN)
     bias = fields.flag("attention_bias")
     inner = fields.optional("mamba_d_ssm", low=1) or fields.integer("mamba_expand") * hidden
@@ -512,10 +413,11 @@ def falcon_h1(fields: Fields, name: str) -> ModelShape:
         # The two projections have biases of their own switches.
         extra_parameters=hidden * (int(out) - int(into)),
     )
-    mixer = ParallelMixers(attention=attention(fields, bias=bias, out_bias=bias), recurrent=recurrent)
+    full = attention(fields, hidden=hidden, bias=bias, out_bias=bias)
+    mixer = ParallelMixers(attention=full, recurrent=recurrent)
     ffn = FeedForward(intermediate=fields.integer("intermediate_size"), bias=fields.flag("mlp_bias"))
     layer = Layer(mixer=mixer, ffn=ffn, norm_parameters=2 * hidden)
-    return decoder(fields, name, [layer] * fields.layer_count())
+    return decoder(fields, name, [layer] * fields.layer_count(), hidden=hidden)
 
 
 # -- Nemotron-H
@@ -548,7 +450,6 @@ def _nemotron_kinds(fields: Fields) -> list[Kind]:
 
 def nemotron_h(fields: Fields, name: str) -> ModelShape:
     """Nemotron-H and Nemotron-3: one part per layer, named by a letter of the pattern."""
-    fields = _with_defaults(fields, "nemotron_h")
     hidden = fields.integer(*HIDDEN)
     kinds = _nemotron_kinds(fields)
     count = fields.integer("num_nextn_predict_layers", default=0, low=0, high=100)
@@ -567,12 +468,12 @@ def nemotron_h(fields: Fields, name: str) -> ModelShape:
         # Each module norms and merges embedding and state, runs its layers and ends in a norm.
         block = linear(2 * hidden, hidden) + 3 * hidden
         mtp = count * (block + sum(parts[kind].parameters(hidden) for kind in ahead))
-    return decoder(fields, name, [parts[kind] for kind in kinds], mtp_parameters=mtp)
+    return decoder(fields, name, [parts[kind] for kind in kinds], hidden=hidden, mtp_parameters=mtp)
 
 
 def _nemotron_layer(fields: Fields, hidden: int, kind: Kind) -> Layer:
     if kind == "attention":
-        return Layer(mixer=attention(fields), ffn=None, norm_parameters=hidden)
+        return Layer(mixer=attention(fields, hidden=hidden), ffn=None, norm_parameters=hidden)
     if kind == "mlp":
         dense = FeedForward(
             intermediate=fields.integer("intermediate_size"), gated=False, bias=fields.flag("mlp_bias")
@@ -599,7 +500,7 @@ def _nemotron_layer(fields: Fields, hidden: int, kind: Kind) -> Layer:
         state=fields.integer("ssm_state_size", "mamba_state_dim"),
         conv_kernel=fields.integer("conv_kernel", "mamba_d_conv"),
         heads=heads,
-        groups=fields.integer("n_groups", "mamba_n_groups"),
+        groups=fields.integer("n_groups", "mamba_n_groups", "mamba_num_groups"),
         conv_bias=fields.flag("use_conv_bias", "mamba_conv_bias", default=True),
         bias=fields.flag("use_bias"),
         norm_parameters=inner,
@@ -631,7 +532,7 @@ def _lfm2(fields: Fields, name: str, *, sparse: bool) -> ModelShape:
     if kinds is None:
         full_at = fields.integers("full_attn_idxs", high=count - 1)
         kinds = _either(full_at is None or i in full_at for i in range(count))
-    full = attention(fields, qk_norm=True)
+    full = attention(fields, hidden=hidden, qk_norm=True)
     convolution = ShortConvolution(
         width=hidden, kernel=fields.integer("conv_L_cache"), bias=fields.flag("conv_bias")
     )
@@ -651,17 +552,17 @@ def _lfm2(fields: Fields, name: str, *, sparse: bool) -> ModelShape:
         mixer: Mixer = full if kind == "attention" else convolution
         layers.append(Layer(mixer=mixer, ffn=dense if i < first else experts, norm_parameters=2 * hidden))
     tied = fields.flag("tie_embedding", "tie_word_embeddings", default=True)
-    return replace(decoder(fields, name, layers, tied=True), tied=tied)
+    return replace(decoder(fields, name, layers, hidden=hidden, tied=True), tied=tied)
 
 
 def lfm2(fields: Fields, name: str) -> ModelShape:
     """LFM2: gated short convolutions and a few attention layers."""
-    return _lfm2(_with_defaults(fields, "lfm2"), name, sparse=False)
+    return _lfm2(fields, name, sparse=False)
 
 
 def lfm2_moe(fields: Fields, name: str) -> ModelShape:
     """LFM2 with experts after the first dense layers."""
-    return _lfm2(_with_defaults(fields, "lfm2_moe"), name, sparse=True)
+    return _lfm2(fields, name, sparse=True)
 
 
 MAPPERS = {

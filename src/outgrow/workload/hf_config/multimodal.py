@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from outgrow.workload.hf_config import towers
 from outgrow.workload.hf_config.defaults import CLASS_DEFAULTS
-from outgrow.workload.hf_config.dense import FFN, HIDDEN, attention, decoder
+from outgrow.workload.hf_config.dense import HIDDEN, attention, decoder
 from outgrow.workload.hf_config.reader import Fields
 from outgrow.workload.hf_config.towers import Encoder, named, section
 from outgrow.workload.mixers import SelfAttention, linear
@@ -28,64 +28,8 @@ ALIASES = {
 }
 """Text parts that have the layers of a model type that also comes alone."""
 
-TEXT_DEFAULTS: dict[str, dict[str, object]] = {
-    "qwen2_vl_text": {
-        "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
-        "num_attention_heads": 64, "num_key_value_heads": 8,
-    },
-    "qwen2_5_vl_text": {
-        "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
-        "num_attention_heads": 64, "num_key_value_heads": 8,
-    },
-    "qwen2_5_omni_text": {
-        "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-        "num_attention_heads": 28, "num_key_value_heads": 4,
-    },
-    "qwen3_vl_text": {
-        "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128,
-    },
-    "qwen3_vl_moe_text": {
-        "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
-        "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 128, "num_experts": 60,
-        "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "decoder_sparse_step": 1,
-    },
-    "glm4v_text": {
-        "vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40,
-        "num_attention_heads": 32, "num_key_value_heads": 2, "attention_bias": True,
-    },
-    "glm4v_moe_text": {
-        "vocab_size": 151424, "hidden_size": 4096, "intermediate_size": 10944, "num_hidden_layers": 46,
-        "num_attention_heads": 96, "num_key_value_heads": 8, "attention_bias": True, "num_experts_per_tok": 8,
-        "moe_intermediate_size": 1408, "n_routed_experts": 128, "n_shared_experts": 1,
-        "first_k_dense_replace": 1,
-    },
-}  # fmt: skip
-"""What the classes of the aliases assume, where that is not what the class of the same layers assumes."""
-
-DEFAULTS: dict[str, dict[str, object]] = {
-    "mllama_text_model": {
-        "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 40,
-        "num_attention_heads": 32, "num_key_value_heads": 8,
-    },
-    "gemma3n_text": {
-        "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
-        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "sliding_window": 512,
-        "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "altup_num_inputs": 4,
-        "num_kv_shared_layers": 15, "laurel_rank": 64,
-    },
-    "whisper": {
-        "vocab_size": 51865, "num_mel_bins": 80, "d_model": 384, "encoder_layers": 4, "decoder_layers": 4,
-        "encoder_attention_heads": 6, "decoder_attention_heads": 6, "encoder_ffn_dim": 1536,
-        "decoder_ffn_dim": 1536, "max_source_positions": 1500, "max_target_positions": 448,
-    },
-}  # fmt: skip
-"""What the class of each model type assumes for a width or a count that its config does not write."""
-
-
-def _with_defaults(fields: Fields, model_type: str) -> Fields:
-    known = {**DEFAULTS[model_type], **fields.class_defaults}
-    return Fields(fields.raw, fields.notes, path=fields.path, class_defaults=known)
+# A key that the class writes into its code, not into its config.
+FIXED: dict[str, dict[str, object]] = {"glm4v_text": {"attention_bias": True}}
 
 
 # -- the text part
@@ -112,7 +56,8 @@ def text_part(
         return _nothing(name)
     mappers = _registry()
     chosen = model_type if model_type in mappers else ALIASES.get(model_type, model_type)
-    if chosen not in mappers:
+    # A multimodal model inside of a multimodal model is no layout that exists, and could nest without end.
+    if chosen not in mappers or (chosen in MAPPERS and chosen not in TEXT):
         inner = Fields(raw, fields.notes, path=path)
         inner.fault("model_type", "is a language model that is not known", value=model_type)
         return _nothing(name)
@@ -122,10 +67,8 @@ def text_part(
 
 
 def _class_defaults(model_type: str) -> Mapping[str, object]:
-    for table, key in ((CLASS_DEFAULTS, model_type), (TEXT_DEFAULTS, model_type)):
-        if key in table:
-            return table[key]
-    return CLASS_DEFAULTS.get(ALIASES.get(model_type, ""), {})
+    known = CLASS_DEFAULTS.get(model_type) or CLASS_DEFAULTS.get(ALIASES.get(model_type, ""), {})
+    return {**known, **FIXED.get(model_type, {})}
 
 
 def _tied(fields: Fields, nested: Fields | None, *, default: bool) -> bool:
@@ -161,14 +104,9 @@ def _joined(fields: Fields, shape: ModelShape, *parts: Tower | None, extra: int 
     )
 
 
-def _intermediate(fields: Fields, default: str) -> int:
+def _intermediate(shape: ModelShape) -> int:
     """Feed-forward width of the text part, which some projectors share."""
-    child = fields.child(*TEXT_KEYS)
-    if child is None:
-        return 1
-    model_type = child.text("model_type", default=default)
-    known = _class_defaults(model_type)
-    return Fields(child.raw, fields.notes, path=child.path, class_defaults=known).integer(*FFN)
+    return max((x.ffn.intermediate for x in shape.layers if x.ffn is not None), default=1)
 
 
 # -- Qwen
@@ -191,40 +129,34 @@ def _qwen_vl(
 
 def qwen2_vl(fields: Fields, name: str) -> ModelShape:
     """Qwen2-VL."""
-    return _qwen_vl(fields, name, text="qwen2_vl_text", kind="qwen2_vl", reader=towers.qwen2_vl)
+    return _qwen_vl(fields, name, text="qwen2_vl_text", kind="qwen2_vl_vision", reader=towers.qwen2_vl)
 
 
 def qwen2_5_vl(fields: Fields, name: str) -> ModelShape:
     """Qwen2.5-VL."""
-    return _qwen_vl(fields, name, text="qwen2_5_vl_text", kind="qwen2_5_vl", reader=towers.qwen2_5_vl)
+    return _qwen_vl(fields, name, text="qwen2_5_vl_text", kind="qwen2_5_vl_vision", reader=towers.qwen2_5_vl)
 
 
 def qwen3_vl(fields: Fields, name: str) -> ModelShape:
     """Qwen3-VL."""
-    return _qwen_vl(fields, name, text="qwen3_vl_text", kind="qwen3_vl", reader=_deepstack)
+    return _qwen_vl(fields, name, text="qwen3_vl_text", kind="qwen3_vl_vision", reader=towers.qwen3_vl)
 
 
 def qwen3_vl_moe(fields: Fields, name: str) -> ModelShape:
     """Qwen3-VL with experts."""
-    return _qwen_vl(fields, name, text="qwen3_vl_moe_text", kind="qwen3_vl", reader=_deepstack)
+    return _qwen_vl(
+        fields, name, text="qwen3_vl_moe_text", kind="qwen3_vl_moe_vision", reader=towers.qwen3_vl
+    )
 
 
 def qwen3_5(fields: Fields, name: str) -> ModelShape:
     """Qwen3.5: hybrid text part, vision tower."""
-    return _qwen_vl(fields, name, text="qwen3_5_text", kind="qwen3_vl", reader=towers.qwen3_vl)
+    return _qwen_vl(fields, name, text="qwen3_5_text", kind="qwen3_5_vision", reader=towers.qwen3_vl)
 
 
 def qwen3_5_moe(fields: Fields, name: str) -> ModelShape:
     """Qwen3.5 with experts."""
-    return _qwen_vl(fields, name, text="qwen3_5_moe_text", kind="qwen3_vl", reader=towers.qwen3_vl)
-
-
-def _deepstack(fields: Fields) -> Encoder:
-    """Qwen3-VL taps three layers where the config names none; Qwen3.5 taps none."""
-    if "deepstack_visual_indexes" not in fields.raw:
-        known = {**fields.class_defaults, "deepstack_visual_indexes": [8, 16, 24]}
-        fields = Fields(fields.raw, fields.notes, path=fields.path, class_defaults=known)
-    return towers.qwen3_vl(fields)
+    return _qwen_vl(fields, name, text="qwen3_5_moe_text", kind="qwen3_5_moe_vision", reader=towers.qwen3_vl)
 
 
 def qwen2_5_omni(fields: Fields, name: str) -> ModelShape:
@@ -240,8 +172,8 @@ def qwen2_5_omni(fields: Fields, name: str) -> ModelShape:
     if fields.has("talker_config") or fields.has("token2wav_config"):
         fields.notes.assumed.append("talker and token2wav are not counted: only the thinker serves text")
     shape = text_part(thinker, name, default="qwen2_5_omni_text")
-    vision = towers.qwen2_5_vl(section(thinker, "vision_config", kind="qwen2_5_vl"))
-    sound = section(thinker, "audio_config", kind="audio_encoder")
+    vision = towers.qwen2_5_vl(section(thinker, "vision_config", kind="qwen2_5_omni_vision_encoder"))
+    sound = section(thinker, "audio_config", kind="qwen2_5_omni_audio_encoder")
     encoder = towers.audio(sound, positions=False)
     out = sound.integer("output_dim")
     # Marks of begin and end, and the output projection.
@@ -253,7 +185,7 @@ def qwen2_5_omni(fields: Fields, name: str) -> ModelShape:
 def qwen2_audio(fields: Fields, name: str) -> ModelShape:
     """Qwen2-Audio: Whisper's encoder, halved in length, and one linear layer."""
     shape = text_part(fields, name, default="qwen2")
-    encoder = towers.audio(section(fields, "audio_config", kind="audio_encoder"))
+    encoder = towers.audio(section(fields, "audio_config", kind="qwen2_audio_encoder"))
     projector = linear(encoder.hidden, shape.hidden, bias=True)
     return _joined(
         fields, shape, encoder.tower("audio", projector=projector, tokens=_shrunk(encoder.tokens, 2))
@@ -263,7 +195,7 @@ def qwen2_audio(fields: Fields, name: str) -> ModelShape:
 def voxtral(fields: Fields, name: str) -> ModelShape:
     """Voxtral: Whisper's encoder, four frames per token."""
     shape = text_part(fields, name, default="llama", keys=("text_config",))
-    encoder = towers.audio(section(fields, "audio_config", kind="audio_encoder"))
+    encoder = towers.audio(section(fields, "audio_config", kind="voxtral_encoder"))
     projector = linear(encoder.intermediate, shape.hidden) + linear(shape.hidden, shape.hidden)
     tokens = _shrunk(encoder.tokens, max(1, encoder.intermediate // encoder.hidden))
     return _joined(fields, shape, encoder.tower("audio", projector=projector, tokens=tokens))
@@ -363,11 +295,12 @@ def idefics2(fields: Fields, name: str) -> ModelShape:
     shape = text_part(fields, name, default="mistral")
     encoder = towers.idefics(section(fields, "vision_config", kind="idefics2_vision"))
     perceiver = section(fields, "perceiver_config", kind="idefics2_perceiver")
-    wide = _intermediate(fields, "mistral")
+    wide = _intermediate(shape)
     hidden = shape.hidden
     # The class sizes the resampler like the language model: its own hidden_size is only a default.
-    width = perceiver.integer("resampler_n_heads") * perceiver.integer("resampler_head_dim")
-    kv_width = perceiver.integer("num_key_value_heads") * perceiver.integer("resampler_head_dim")
+    head_dim = perceiver.integer("resampler_head_dim")
+    width = perceiver.integer("resampler_n_heads") * head_dim
+    kv_width = perceiver.integer("num_key_value_heads") * head_dim
     latents = perceiver.integer("resampler_n_latents")
     layer = 2 * hidden * width + 2 * hidden * kv_width + 3 * 4 * hidden * hidden + 3 * hidden
     projector = 2 * encoder.hidden * wide + wide * hidden
@@ -423,9 +356,8 @@ def deepseek_vl_hybrid(fields: Fields, name: str) -> ModelShape:
     """DeepSeek-VL with SigLIP for the whole image and SAM for its details, as in the 7B model."""
     shape = text_part(fields, name, default="llama")
     encoder = named(fields, "vision_config", default="siglip_vision_model")
-    high = section(fields, "high_res_vision_config", kind="sam_vision_model")
-    detail = towers.sam(high)
-    out = high.integer("output_channels")
+    detail = towers.sam(section(fields, "high_res_vision_config", kind="sam_vision_model"))
+    out = detail.output
     # A second neck, two convolutions that shrink the map, a learned share, and three linear layers.
     joint = towers.sam_neck(detail.hidden, out) + 9 * out * 2 * out + 9 * 2 * out * 4 * out + 1
     half = shape.hidden // 2
@@ -440,7 +372,7 @@ def deepseek_vl_hybrid(fields: Fields, name: str) -> ModelShape:
 
 
 def multi_modality(fields: Fields, name: str) -> ModelShape:
-    """DeepSeek-VL and Janus in the layout of their authors, who name encoders and leave their sizes to the code."""
+    """DeepSeek-VL and Janus as their authors write them: encoders by name, their sizes in the code."""
     vision = fields.child("vision_config")
     kind = vision.text("cls", default="HybridVisionTower") if vision is not None else "HybridVisionTower"
     large: dict[str, object] = {
@@ -452,7 +384,7 @@ def multi_modality(fields: Fields, name: str) -> ModelShape:
     raw: dict[str, object] = {**fields.raw, "vision_config": large}
     mapper = deepseek_vl
     if "Hybrid" in kind:
-        raw["high_res_vision_config"] = towers.DEFAULTS["sam_vision_model"]
+        raw["high_res_vision_config"] = towers.defaults("sam_vision_model")
         mapper = deepseek_vl_hybrid
     if fields.has("gen_vision_config"):
         fields.notes.assumed.append("the parts that generate images are not counted")
@@ -462,7 +394,7 @@ def multi_modality(fields: Fields, name: str) -> ModelShape:
 def kimi_k25(fields: Fields, name: str) -> ModelShape:
     """Kimi-K2.5: only the language model is counted; the size of its tower is told beside it."""
     shape = text_part(fields, name, default="kimi_k2")
-    vision = section(fields, "vision_config", kind="kimi_k25")
+    vision = section(fields, "vision_config", kind="kimi_k25_vision")
     encoder = towers.kimi_k25(vision)
     sides = vision.integers("merge_kernel_size", length=2, low=1) or [2, 2]
     merged = encoder.hidden * sides[0] * sides[1]
@@ -472,7 +404,7 @@ def kimi_k25(fields: Fields, name: str) -> ModelShape:
     fields.notes.assumed.append(
         f"vision tower: {encoder.parameters + projector:,} parameters by the layout of its class, not counted"
     )
-    return _joined(fields, shape)
+    return replace(_joined(fields, shape), uncounted_tower=True)
 
 
 def glm4v(fields: Fields, name: str) -> ModelShape:
@@ -520,10 +452,9 @@ def llama4(fields: Fields, name: str) -> ModelShape:
 
 def mllama_text(fields: Fields, name: str) -> ModelShape:
     """Llama-3.2-Vision, text part: some layers attend to the image and not to the text."""
-    fields = _with_defaults(fields, "mllama_text_model")
     hidden = fields.integer(*HIDDEN)
     count = fields.layer_count()
-    own = attention(fields)
+    own = attention(fields, hidden=hidden)
     across = replace(own, qk_norm_parameters=2 * own.head_dim)
     at = fields.integers("cross_attention_layers", high=count - 1)
     crossed = set(at) if at is not None else set(range(3, count, 5))
@@ -533,7 +464,7 @@ def mllama_text(fields: Fields, name: str) -> ModelShape:
     image = Layer(mixer=None, cross_attention=across, ffn=ffn, norm_parameters=2 * hidden, extra_parameters=2)
     layers = [image if i in crossed else text for i in range(count)]
     # Eight embeddings more than the head has outputs: one is the mark of an image.
-    return decoder(fields, name, layers, extra_embedding_parameters=8 * hidden)
+    return decoder(fields, name, layers, hidden=hidden, extra_embedding_parameters=8 * hidden)
 
 
 def mllama(fields: Fields, name: str) -> ModelShape:
@@ -551,22 +482,21 @@ def mllama(fields: Fields, name: str) -> ModelShape:
 def gemma4(fields: Fields, name: str) -> ModelShape:
     """Gemma-4 with the towers that its config has."""
     shape = text_part(fields, name, default="gemma4_text", tied=True)
-    vision = fields.child("vision_config", class_defaults=towers.DEFAULTS["gemma4_vision"])
+    vision = fields.child("vision_config", class_defaults=towers.defaults("gemma4_vision"))
     seen = heard = None
     if vision is not None:
         encoder = towers.gemma4_vision(vision)
         tokens = fields.optional("vision_soft_tokens_per_image", low=1)
         seen = encoder.tower("vision", projector=linear(encoder.hidden, shape.hidden), tokens=tokens)
-    sound = fields.child("audio_config", class_defaults=towers.DEFAULTS["gemma4_audio"])
+    sound = fields.child("audio_config", class_defaults=towers.defaults("gemma4_audio"))
     if sound is not None:
         encoder = towers.gemma4_audio(sound)
-        heard = encoder.tower("audio", projector=linear(sound.integer("output_proj_dims"), shape.hidden))
+        heard = encoder.tower("audio", projector=linear(encoder.output, shape.hidden))
     return _joined(fields, shape, seen, heard)
 
 
 def gemma3n_text(fields: Fields, name: str) -> ModelShape:
-    """Gemma-3n, text part: copies of the state, low-rank residuals, per-layer embeddings, shared caches."""
-    fields = _with_defaults(fields, "gemma3n_text")
+    """Gemma-3n, text part: copies of the state, low-rank residuals, embeddings per layer, shared caches."""
     hidden = fields.integer(*HIDDEN)
     count = fields.layer_count()
     full = _gemma3n_full(fields, count)
@@ -574,7 +504,7 @@ def gemma3n_text(fields: Fields, name: str) -> ModelShape:
     if shared >= count:
         fields.fault("num_kv_shared_layers", f"must be fewer than the {count} layers", value=shared)
     bias = fields.flag("attention_bias")
-    base = attention(fields, bias=bias, out_bias=bias)
+    base = attention(fields, hidden=hidden, bias=bias, out_bias=bias)
     window = fields.integer("sliding_window", high=10**9)
     width = fields.integer("hidden_size_per_layer_input")
     table = fields.integer("vocab_size_per_layer_input") * count * width
@@ -599,7 +529,15 @@ def gemma3n_text(fields: Fields, name: str) -> ModelShape:
         layers.append(Layer(mixer=mixer, ffn=ffn, norm_parameters=4 * hidden, extra_parameters=extra))
     # What feeds the per-layer embeddings, and the projections that make copies of the state and join them.
     other = linear(hidden, count * width) + width + 2 * (copies - 1) * hidden * hidden
-    return decoder(fields, name, layers, tied=True, extra_embedding_parameters=table, other_parameters=other)
+    return decoder(
+        fields,
+        name,
+        layers,
+        hidden=hidden,
+        tied=True,
+        extra_embedding_parameters=table,
+        other_parameters=other,
+    )
 
 
 def _gemma3n_full(fields: Fields, count: int) -> list[bool]:
@@ -627,7 +565,6 @@ def gemma3n(fields: Fields, name: str) -> ModelShape:
 
 def whisper(fields: Fields, name: str) -> ModelShape:
     """Whisper: an encoder for sound, a decoder that attends to it."""
-    fields = _with_defaults(fields, "whisper")
     hidden = fields.integer("d_model")
     heard = _whisper_attention(fields, "encoder_attention_heads", hidden, causal=False)
     spoken = _whisper_attention(fields, "decoder_attention_heads", hidden, causal=True)
@@ -666,6 +603,9 @@ def _whisper_attention(fields: Fields, key: str, hidden: int, *, causal: bool) -
         extra_parameters=hidden,
     )
 
+
+TEXT = ("mllama_text_model", "gemma3n_text")
+"""Text parts among the model types below."""
 
 MAPPERS = {
     "qwen2_vl": qwen2_vl,

@@ -46,7 +46,7 @@ def _by_method(section: Fields, method: str) -> WeightFormat | None:
         algorithm = section.text("quant_algo", default="NVFP4").upper()
         return FORMATS["fp8"] if algorithm.startswith("FP8") else FORMATS["nvfp4"]
     if method in ("compressed-tensors", "compressed", "quark"):
-        return _compressed(section)
+        return _without_ignored(_compressed(section), section)
     if method in ("w8a8", "w8a8-int8", "int8"):
         return FORMATS["int8"]
     if method in ("fbgemm-fp8", "w8a8-fp8", "ptpc-fp8", "fp8-dynamic"):
@@ -54,6 +54,14 @@ def _by_method(section: Fields, method: str) -> WeightFormat | None:
     if method == "gguf":
         return FORMATS["q4_k_m"]
     return None
+
+
+def _without_ignored(form: WeightFormat | None, section: Fields) -> WeightFormat | None:
+    """Narrow a format where the config leaves attention, or everything but routed experts, in 16 bits."""
+    ignored = " ".join(str(x) for x in section.items("ignore", "modules_to_not_convert", "exclude") or [])
+    if form is None or "attn" not in ignored:
+        return form
+    return replace(form, experts_only=True) if "shared_expert" in ignored or "mlp" in ignored else replace(form, ffn_only=True)
 
 
 def _compressed(section: Fields) -> WeightFormat | None:
@@ -72,4 +80,7 @@ def _compressed(section: Fields) -> WeightFormat | None:
             return FORMATS["nvfp4"]
         return replace(FORMATS["int4"], bits=bits, group=size if size and size > 0 else None)
     text = section.text("format", default="")
-    return FORMATS["fp8"] if "float" in text else FORMATS["int8"] if "int" in text else None
+    if "float" in text:
+        return FORMATS["fp8"]
+    # Without its groups the section says no more than "compressed": packed 4-bit weights are what it usually means.
+    return FORMATS["int8"] if "int-quantized" in text else FORMATS["int4"]

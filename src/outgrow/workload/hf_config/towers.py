@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from outgrow.workload.hf_config.defaults import CLASS_DEFAULTS
 from outgrow.workload.hf_config.reader import Fields
 from outgrow.workload.mixers import linear
 from outgrow.workload.model import Tower
 
-DEFAULTS: dict[str, dict[str, object]] = {
+OWN_DEFAULTS: dict[str, dict[str, object]] = {
     "clip_vision_model": {
         "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
         "image_size": 224, "patch_size": 32,
@@ -23,79 +25,37 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
         "num_patches": 256, "patch_size": 16,
     },
-    "idefics2_vision": {
-        "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
-        "image_size": 224, "patch_size": 32,
-    },
     "idefics2_perceiver": {
         "hidden_size": 4096, "resampler_n_latents": 64, "resampler_depth": 3, "resampler_n_heads": 16,
         "resampler_head_dim": 96, "num_key_value_heads": 4,
-    },
-    "idefics3_vision": {
-        "hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 16,
-        "image_size": 224, "patch_size": 32,
     },
     "pixtral": {
         "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
         "image_size": 1024, "patch_size": 16,
     },
-    "internvl_vision": {
-        "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
-        "image_size": 448, "patch_size": 14,
-    },
-    "qwen2_vl": {
-        "depth": 32, "embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4, "num_heads": 16,
-        "in_channels": 3,
-        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
-    },
-    "qwen2_5_vl": {
-        "depth": 32, "hidden_size": 3584, "intermediate_size": 3420, "num_heads": 16, "in_channels": 3,
-        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 3584,
-    },
-    "qwen3_vl": {
-        "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "in_channels": 3,
-        "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 3584,
-        "num_position_embeddings": 2304,
-    },
-    "glm4v_vision": {
-        "depth": 24, "hidden_size": 1536, "intermediate_size": 13696, "num_heads": 12, "in_channels": 3,
-        "image_size": 336, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
-        "out_hidden_size": 4096,
-    },
-    "llama4_vision_model": {
-        "hidden_size": 768, "intermediate_size": 5632, "num_hidden_layers": 34, "num_attention_heads": 16,
-        "image_size": 448, "patch_size": 14, "vision_output_dim": 7680, "projector_input_dim": 4096,
-        "projector_output_dim": 4096,
-    },
-    "mllama_vision_model": {
-        "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_global_layers": 8,
-        "attention_heads": 16, "image_size": 448, "patch_size": 14, "vision_output_dim": 7680,
-        "max_num_tiles": 4,
-    },
-    "gemma4_vision": {
-        "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16, "num_attention_heads": 12,
-        "num_key_value_heads": 12, "head_dim": 64, "patch_size": 16, "position_embedding_size": 10240,
-    },
-    "gemma4_audio": {
-        "hidden_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 8, "conv_kernel_size": 5,
-        "output_proj_dims": 1536,
-    },
-    "kimi_k25": {
+    "kimi_k25_vision": {
         "vt_hidden_size": 1152, "vt_intermediate_size": 4304, "vt_num_hidden_layers": 27,
-        "vt_num_attention_heads": 16,
-        "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64,
+        "vt_num_attention_heads": 16, "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64,
     },
     "sam_vision_model": {
         "hidden_size": 768, "mlp_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
-        "image_size": 1024,
-        "patch_size": 16, "output_channels": 256, "window_size": 14,
+        "image_size": 1024, "patch_size": 16, "output_channels": 256, "window_size": 14,
     },
-    "audio_encoder": {
+    "voxtral_encoder": {
+        "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_attention_heads": 20,
+        "num_mel_bins": 128, "max_source_positions": 1500,
+    },
+    "qwen2_audio_encoder": {
         "d_model": 1280, "encoder_ffn_dim": 5120, "encoder_layers": 32, "encoder_attention_heads": 20,
-        "num_mel_bins": 128, "max_source_positions": 1500, "output_dim": 3584,
+        "num_mel_bins": 128, "max_source_positions": 1500,
     },
 }  # fmt: skip
-"""What the class of each encoder assumes for a key that its config does not write."""
+"""Encoders whose class is no model type of its own in `CLASS_DEFAULTS`."""
+
+
+def defaults(kind: str) -> Mapping[str, object]:
+    """What the class of an encoder assumes for a key that its config does not write."""
+    return OWN_DEFAULTS.get(kind) or CLASS_DEFAULTS.get(kind, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +68,8 @@ class Encoder:
     heads: int
     parameters: int
     tokens: int | None = None
+    output: int = 0
+    """Width of what it puts out, where that is not `hidden`."""
 
     def tower(self, kind: Literal["vision", "audio"], *, projector: int, tokens: int | None = None) -> Tower:
         """The encoder together with `projector` parameters that join it to the language model."""
@@ -150,6 +112,8 @@ def block(
 def _square(fields: Fields, name: str) -> int:
     """A size that is written as one number or as height and width, which must then be equal."""
     value = fields.raw.get(name)
+    if value is None:
+        value = fields.class_defaults.get(name)
     if isinstance(value, list | tuple):
         sides = fields.integers(name, length=2, low=1) or [1]
         if len(set(sides)) > 1:
@@ -158,12 +122,16 @@ def _square(fields: Fields, name: str) -> int:
     return fields.integer(name)
 
 
-def _patches(fields: Fields) -> int:
-    """Patches of one image of the size that the config states."""
+def _grid(fields: Fields) -> tuple[int, int]:
+    """Patches of one image of the size that the config states, and values of one patch."""
     image, patch = _square(fields, "image_size"), _square(fields, "patch_size")
     if image < patch:
         fields.fault("image_size", f"must be at least one patch of {patch}", value=image)
-    return (image // patch) ** 2
+    return (image // patch) ** 2, _channels(fields) * patch**2
+
+
+def _channels(fields: Fields) -> int:
+    return fields.integer("num_channels", "in_channels", "in_chans", default=3)
 
 
 def _plain(fields: Fields) -> tuple[int, int, int, int]:
@@ -174,27 +142,24 @@ def _plain(fields: Fields) -> tuple[int, int, int, int]:
 
 
 def _pixels(fields: Fields) -> int:
-    """Values of one patch."""
-    return (
-        fields.integer("num_channels", "in_channels", "in_chans", default=3)
-        * _square(fields, "patch_size") ** 2
-    )
+    """Values of one patch, where the size of images is not stated."""
+    return _channels(fields) * _square(fields, "patch_size") ** 2
 
 
 def clip(fields: Fields) -> Encoder:
     """CLIP: a class token, norms before and after."""
     hidden, intermediate, layers, heads = _plain(fields)
-    patches = _patches(fields)
-    total = hidden + _pixels(fields) * hidden + (patches + 1) * hidden + 4 * hidden
+    patches, pixels = _grid(fields)
+    total = hidden + pixels * hidden + (patches + 1) * hidden + 4 * hidden
     total += layers * block(hidden, intermediate)
     return Encoder(
         layers=layers, hidden=hidden, intermediate=intermediate, heads=heads, parameters=total, tokens=patches
     )
 
 
-def _siglip(fields: Fields, *, patches: int, head: bool) -> Encoder:
+def _siglip(fields: Fields, *, patches: int, pixels: int, head: bool) -> Encoder:
     hidden, intermediate, layers, heads = _plain(fields)
-    total = linear(_pixels(fields), hidden, bias=True) + patches * hidden + 2 * hidden
+    total = linear(pixels, hidden, bias=True) + patches * hidden + 2 * hidden
     total += layers * block(hidden, intermediate)
     if head:  # attention pooling: a probe, and a block with one norm
         total += hidden + block(hidden, intermediate, norms=2)
@@ -205,25 +170,30 @@ def _siglip(fields: Fields, *, patches: int, head: bool) -> Encoder:
 
 def siglip(fields: Fields) -> Encoder:
     """SigLIP; checkpoints inside of a language model usually come without the pooling head."""
-    return _siglip(fields, patches=_patches(fields), head=fields.flag("vision_use_head", default=True))
+    patches, pixels = _grid(fields)
+    head = fields.flag("vision_use_head", default=True)
+    return _siglip(fields, patches=patches, pixels=pixels, head=head)
 
 
 def siglip2(fields: Fields) -> Encoder:
     """SigLIP-2 for images of any shape: positions are counted, not derived."""
     patches = fields.integer("num_patches")
-    return _siglip(fields, patches=patches, head=fields.flag("vision_use_head", default=True))
+    head = fields.flag("vision_use_head", default=True)
+    return _siglip(fields, patches=patches, pixels=_pixels(fields), head=head)
 
 
 def idefics(fields: Fields) -> Encoder:
     """The encoder of Idefics-2, Idefics-3 and SmolVLM: SigLIP without a head."""
-    return _siglip(fields, patches=_patches(fields), head=False)
+    patches, pixels = _grid(fields)
+    return _siglip(fields, patches=patches, pixels=pixels, head=False)
 
 
 def pixtral(fields: Fields) -> Encoder:
     """Pixtral: no biases, rotary positions, gated blocks."""
     hidden, intermediate, layers, heads = _plain(fields)
     head_dim = fields.optional("head_dim", low=1) or hidden // heads
-    total = _pixels(fields) * hidden + hidden
+    patches, pixels = _grid(fields)
+    total = pixels * hidden + hidden
     total += layers * block(
         hidden, intermediate, biases=0, q_width=heads * head_dim, matrices=3, ffn_bias=False, norms=2
     )
@@ -233,17 +203,17 @@ def pixtral(fields: Fields) -> Encoder:
         intermediate=intermediate,
         heads=heads,
         parameters=total,
-        tokens=_patches(fields),
+        tokens=patches,
     )
 
 
 def internvl(fields: Fields) -> Encoder:
     """InternViT: a class token and a learned scale on each branch. Both spellings of the config are read."""
     hidden, intermediate, layers, heads = _plain(fields)
-    patches = _patches(fields)
+    patches, pixels = _grid(fields)
     biased = fields.flag("attention_bias", "qkv_bias")
     norm_vectors = 2 if fields.text("norm_type", default="layer_norm") == "rms_norm" else 4
-    total = hidden + linear(_pixels(fields), hidden, bias=True) + (patches + 1) * hidden
+    total = hidden + linear(pixels, hidden, bias=True) + (patches + 1) * hidden
     if fields.flag("use_mask_token"):
         total += hidden
     if not fields.flag("use_absolute_position_embeddings", default=True):
@@ -312,9 +282,13 @@ def glm4v(fields: Fields) -> Encoder:
     layers, heads = fields.layer_count("depth"), _qwen_heads(fields, hidden)
     wide = fields.integer("intermediate_size")
     merge = fields.integer("spatial_merge_size")
-    patches = _patches(fields)
+    patches, pixels = _grid(fields)
     biases = 3 if fields.flag("attention_bias") else 0
-    total = _qwen_patches(fields, hidden, bias=True) + patches * hidden + 2 * hidden
+    total = (
+        linear(pixels * fields.integer("temporal_patch_size"), hidden, bias=True)
+        + patches * hidden
+        + 2 * hidden
+    )
     total += layers * block(hidden, out, biases=biases, matrices=3, ffn_bias=False, norms=2)
     total += linear(hidden * merge**2, out, bias=True)  # downsampling convolution
     total += out * out + 2 * out + 3 * out * wide
@@ -331,9 +305,9 @@ def glm4v(fields: Fields) -> Encoder:
 def llama4(fields: Fields) -> Encoder:
     """Llama-4: a class token, norms before and after, and an adapter after the pixel shuffle."""
     hidden, intermediate, layers, heads = _plain(fields)
-    patches = _patches(fields)
+    patches, pixels = _grid(fields)
     into, out = fields.integer("projector_input_dim"), fields.integer("projector_output_dim")
-    total = hidden + (patches + 1) * hidden + _pixels(fields) * hidden + 4 * hidden
+    total = hidden + (patches + 1) * hidden + pixels * hidden + 4 * hidden
     total += layers * block(hidden, intermediate)
     total += linear(intermediate, into) + linear(out, out)
     return Encoder(
@@ -344,15 +318,14 @@ def llama4(fields: Fields) -> Encoder:
 def mllama(fields: Fields) -> Encoder:
     """Llama-3.2-Vision: tiles with positions of their own, and gated global layers behind the local ones."""
     hidden, intermediate, layers, heads = _plain(fields)
-    patches = _patches(fields) + 1
+    patches, pixels = _grid(fields)
+    places = patches + 1  # a class token
     tiles = fields.integer("max_num_tiles")
     shapes = fields.items("supported_aspect_ratios")
     ratios = (8 if shapes is None else len(shapes)) + 1
     globals_ = fields.integer("num_global_layers", low=0, high=10_000)
-    total = hidden + _pixels(fields) * hidden + 4 * hidden
-    total += (
-        1 + patches * hidden + ratios * tiles * patches * hidden
-    )  # gate, positions, positions of each tile
+    total = hidden + pixels * hidden + 4 * hidden
+    total += 1 + places * hidden + ratios * tiles * places * hidden  # gate, positions, positions of each tile
     total += 2 * (1 + ratios * tiles * hidden)  # before and after the layers
     one = block(hidden, intermediate, biases=0)
     total += layers * one + globals_ * (one + 2)
@@ -362,7 +335,7 @@ def mllama(fields: Fields) -> Encoder:
         intermediate=intermediate,
         heads=heads,
         parameters=total,
-        tokens=tiles * patches,
+        tokens=tiles * places,
     )
 
 
@@ -401,8 +374,11 @@ def gemma4_audio(fields: Fields) -> Encoder:
     convolves = linear(hidden, 2 * hidden) + linear(hidden, hidden)
     convolves += hidden * fields.integer("conv_kernel_size") + 2 * hidden
     total += layers * (2 * feed + attends + convolves + 3 * hidden)
-    total += linear(hidden, fields.integer("output_proj_dims"), bias=True)
-    return Encoder(layers=layers, hidden=hidden, intermediate=4 * hidden, heads=heads, parameters=total)
+    out = fields.integer("output_proj_dims")
+    total += linear(hidden, out, bias=True)
+    return Encoder(
+        layers=layers, hidden=hidden, intermediate=4 * hidden, heads=heads, parameters=total, output=out
+    )
 
 
 def kimi_k25(fields: Fields) -> Encoder:
@@ -422,11 +398,12 @@ def sam(fields: Fields) -> Encoder:
     hidden, intermediate = fields.integer("hidden_size"), fields.integer("mlp_dim")
     layers, heads = fields.layer_count(), fields.integer("num_attention_heads")
     head_dim = fields.divided(hidden, heads, key="num_attention_heads", what="hidden size over heads")
-    side = _square(fields, "image_size") // _square(fields, "patch_size")
+    patches, pixels = _grid(fields)
+    side = math.isqrt(patches)
     window, out = fields.integer("window_size", low=0), fields.integer("output_channels")
     at = fields.integers("global_attn_indexes", high=10_000)
     everywhere = len(at) if at is not None else 4
-    total = linear(_pixels(fields), hidden, bias=True)
+    total = linear(pixels, hidden, bias=True)
     if fields.flag("use_abs_pos", default=True):
         total += side**2 * hidden
     total += layers * block(hidden, intermediate, biases=4 if fields.flag("qkv_bias", default=True) else 1)
@@ -434,7 +411,9 @@ def sam(fields: Fields) -> Encoder:
         total += everywhere * 2 * (2 * side - 1) * head_dim
         total += (layers - everywhere) * 2 * (2 * (window or side) - 1) * head_dim
     total += sam_neck(hidden, out)
-    return Encoder(layers=layers, hidden=hidden, intermediate=intermediate, heads=heads, parameters=total)
+    return Encoder(
+        layers=layers, hidden=hidden, intermediate=intermediate, heads=heads, parameters=total, output=out
+    )
 
 
 def sam_neck(hidden: int, out: int) -> int:
@@ -476,12 +455,12 @@ BY_TYPE: Mapping[str, tuple[str, Callable[[Fields], Encoder]]] = {
 
 def _empty(fields: Fields, name: str, kind: str) -> Fields:
     path = f"{fields.path}.{name}" if fields.path else name
-    return Fields({}, fields.notes, path=path, class_defaults=DEFAULTS[kind])
+    return Fields({}, fields.notes, path=path, class_defaults=defaults(kind))
 
 
 def section(fields: Fields, *names: str, kind: str) -> Fields:
     """A nested config with the defaults of `kind`; one that is absent is all defaults, which is told."""
-    child = fields.child(*names, class_defaults=DEFAULTS[kind])
+    child = fields.child(*names, class_defaults=defaults(kind))
     if child is not None:
         return child
     if not fields.has(*names):
@@ -501,7 +480,7 @@ def named(fields: Fields, *names: str, default: str) -> Encoder:
             chosen = default
     kind, reader = BY_TYPE[chosen]
     if child is not None:
-        child.class_defaults = DEFAULTS[kind]
+        child.class_defaults = defaults(kind)
         return reader(child)
     if not fields.has(*names):
         fields.notes.assumed.append(f"{names[0]} = {kind} (it is not in the config)")

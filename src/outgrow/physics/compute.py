@@ -1,0 +1,110 @@
+"""Time of work on one device: a roofline, with the band of efficiencies that published runs reach.
+
+Flop convention, everywhere in this project: a matrix product of (m, k) and (k, n) is 2 m k n; model flops per token
+of training are 6 x (active parameters without the input embedding) + 6 x layers x attention width x sequence length
+(causal), recomputation not counted. Tested against published tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outgrow.cluster.device import Device
+from outgrow.workload.mixers import LatentAttention, SelfAttention
+from outgrow.workload.model import ModelShape
+from outgrow.workload.training import TrainingJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A fraction of a peak with the range that measurements span."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+TRAINING_BF16 = Band(value=0.42, low=0.28, high=0.56, source="model flops over dense bf16 peak of published bf16 runs on A100 and H100 (validation/data/training.csv, column norm_mfu_bf16)")
+TRAINING_MOE = Band(value=0.22, low=0.10, high=0.35, source="the same for mixture-of-experts runs")
+DECODE_BANDWIDTH = Band(value=0.65, low=0.45, high=0.85, source="achieved over nominal memory bandwidth while decoding (published serving results)")
+PREFILL_COMPUTE = Band(value=0.50, low=0.30, high=0.70, source="achieved over dense peak while prefilling (published serving results)")
+
+
+def attention_flops_per_token(model: ModelShape, length: float, *, causal: bool = True) -> float:
+    """Forward flops of the attention matrices of one token of a sequence of `length`: scores and weighted values."""
+    total = 0.0
+    for layer in model.layers:
+        mixer = layer.mixer
+        if isinstance(mixer, SelfAttention | LatentAttention):
+            reach = min(length, mixer.span) if mixer.span else length
+            width = mixer.heads * (mixer.head_dim + mixer.value_dim)
+            total += 2 * width * reach * (0.5 if causal and not mixer.span else 1.0)
+    return total
+
+
+def forward_flops_per_token(model: ModelShape, length: float) -> float:
+    """Forward flops of one token: matrix products with weights, and attention at mean reach."""
+    weights = model.active_parameters - model.embedding_parameters
+    if model.tied and model.has_head:
+        weights += model.embedding_parameters  # the tied table is multiplied as the output head
+    return 2.0 * weights + attention_flops_per_token(model, length)
+
+
+def training_flops_per_token(model: ModelShape, job: TrainingJob) -> float:
+    """Model flops of one trained token: forward, and backward at twice that; a frozen base has no weight gradients."""
+    forward = forward_flops_per_token(model, job.sequence_length)
+    return forward * (3.0 if job.trains_all else 2.0)
+
+
+def training_efficiency(model: ModelShape) -> Band:
+    """Share of the dense peak that training reaches."""
+    return TRAINING_MOE if model.is_moe else TRAINING_BF16
+
+
+def peak_flops(device: Device, *, fp8: bool = False) -> float | None:
+    """Dense peak of a device for 16-bit work (or 8-bit where it has it)."""
+    if fp8 and device.peak("fp8"):
+        return device.peak("fp8")
+    return device.peak("bf16") or device.peak("fp16")
+
+
+def training_tokens_per_second(model: ModelShape, job: TrainingJob, device: Device, gpus: int) -> Band | None:
+    """Tokens per second of `gpus` devices at the efficiency of published runs; None where the peak is unknown."""
+    peak = peak_flops(device)
+    if peak is None:
+        return None
+    band = training_efficiency(model)
+    flops = training_flops_per_token(model, job)
+    recompute = 1.0
+    rate = gpus * peak / flops / recompute
+    return Band(value=rate * band.value, low=rate * band.low, high=rate * band.high, source=f"roofline: {flops:.3g} flop per token; {band.source}")
+
+
+def prefill_seconds(model: ModelShape, device: Device, tokens: float, *, gpus: int = 1, fp8: bool = False) -> Band | None:
+    """Time to read a prompt of `tokens`."""
+    peak = peak_flops(device, fp8=fp8)
+    if peak is None:
+        return None
+    work = forward_flops_per_token(model, tokens) * tokens / (peak * gpus)
+    e = PREFILL_COMPUTE
+    return Band(value=work / e.value, low=work / e.high, high=work / e.low, source=f"roofline: {e.source}")
+
+
+def decode_step_seconds(
+    model: ModelShape, device: Device, *, weight_bytes: float, cache_bytes: float, sequences: float, gpus: int = 1, fp8: bool = False
+) -> Band | None:
+    """Time of one decode step of `sequences`: the slower of reading weights and caches, and of multiplying.
+
+    `weight_bytes` and `cache_bytes` are read by each GPU of a replica.
+    """
+    peak = peak_flops(device, fp8=fp8)
+    if peak is None:
+        return None
+    read = (weight_bytes + cache_bytes) / device.memory_bandwidth.value
+    multiply = sequences * 2.0 * (model.active_parameters - model.embedding_parameters) / (peak * gpus)
+    def step(bandwidth: float, compute: float) -> float:
+        return max(read / bandwidth, multiply / compute)
+
+    b, c = DECODE_BANDWIDTH, PREFILL_COMPUTE
+    return Band(value=step(b.value, c.value), low=step(b.high, c.high), high=step(b.low, c.low), source=f"roofline: {b.source}")

@@ -1,0 +1,191 @@
+"""Predict what inference engines printed at start: bytes per token, capacity of the cache, refusals to start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from outgrow import catalog
+from outgrow.errors import OutgrowError, UnknownNameError
+from outgrow.physics.memory.engines import version_of
+from outgrow.physics.memory.kv import cache_cost
+from outgrow.physics.memory.serving import ServingMemory, serving_memory
+from outgrow.units import GIB
+from outgrow.validation.memory import Unanswerable, device_of
+from outgrow.validation.rows import Row, number, recipe_for, whole
+from outgrow.validation.summary import Outcome
+from outgrow.workload.model import ModelShape
+from outgrow.workload.quantization import weight_format
+from outgrow.workload.serving import CACHE_BYTES, ServingJob
+
+COLUMNS = ("id", "model", "gpu", "engine", "kv_blocks_or_tokens", "kv_unit")
+VLLM_BLOCK = 16
+_PRINTED = ("weights", "activation_peak", "non_torch", "cuda_graph")
+
+
+def predict_rows(rows: list[Row]) -> list[Outcome]:
+    """Outcomes of every ledger."""
+    outcomes: list[Outcome] = []
+    for row in rows:
+        outcomes += predict_row(row)
+    return outcomes
+
+
+def predict_row(row: Row) -> list[Outcome]:
+    """Bytes per token, capacity from the inputs alone, capacity with the printed terms, and whether it starts."""
+    group = row.get("engine", "").split(" ")[0]
+    refused = row.get("kv_unit", "").startswith("failed")
+    tokens = measured_tokens(row)
+    size = number(row, "kv_gib_per_gpu")
+    wanted: list[tuple[str, float]] = []
+    if not refused and tokens and size and size > 0:
+        wanted.append(("kv_bytes_per_token", size * GIB / tokens))
+    if not refused and (tokens or size):
+        wanted.append(("kv_capacity", tokens or size * GIB if size else tokens or 0.0))
+        if number(row, "weights_gib_per_gpu") is not None and number(row, "activation_peak_gib") is not None:
+            wanted.append(("kv_capacity_from_log", wanted[-1][1]))
+    known: list[Outcome] = []
+    try:
+        recipe = recipe_for(row)
+        model = model_named(str(recipe.model.get("like") or row["model"]))
+        job = job_of(row, recipe.job)
+        if job.weights is not None and model.weights is not None and weight_format(job.weights).bits == model.weights.bits:
+            job = replace(job, weights=None)  # the checkpoint says more than the row: which tensors, which groups
+        known = [_bytes_per_token(row, value, model, job, group) for quantity, value in wanted if quantity == "kv_bytes_per_token"]
+        wanted = [w for w in wanted if w[0] != "kv_bytes_per_token"]
+        device = device_bytes(row, job)
+        predicted = serving_memory(model, job, device_bytes=device, is_a100="A100" in row.get("gpu", ""))
+    except (Unanswerable, OutgrowError) as error:
+        reason = str(error).splitlines()[0]
+        return [*known, *(Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group) for q, m in wanted)] + [
+            Outcome(id=row["id"], quantity="fits", predicted=None, measured=float(not refused), reason=reason, group=group)
+        ]
+    outcomes = known
+    for quantity, value in wanted:
+        outcomes.append(_outcome(row, quantity, value, predicted, model, job, device, by_tokens=tokens is not None, group=group))
+    outcomes.append(Outcome(id=row["id"], quantity="fits", predicted=float(predicted.starts), measured=float(not refused), group=group))
+    return outcomes
+
+
+def _bytes_per_token(row: Row, value: float, model: ModelShape, job: ServingJob, group: str) -> Outcome:
+    version = version_of(job.engine_version)
+    aligned = 256 if job.engine == "vllm" and version is not None and (0, 7, 1) < version < (0, 8) else 1
+    cost = cache_cost(model, tp=job.tp, cache_bytes=CACHE_BYTES[job.cache], latent_alignment=aligned)
+    if cost.state_per_sequence:
+        # Engines print the tokens of a hybrid pool by a rule of their own: the quotient is no property of the model.
+        reason = "hybrid cache: what the engine prints as tokens is not divided by bytes per token"
+        return Outcome(id=row["id"], quantity="kv_bytes_per_token", predicted=None, measured=value, reason=reason, group=group)
+    answer = cost.charged_per_token
+    return Outcome(id=row["id"], quantity="kv_bytes_per_token", predicted=answer, measured=value, low=answer * 0.995, high=answer * 1.005, group=group)
+
+
+def model_named(text: str) -> ModelShape:
+    """The model that a row means: its name, or the first name of the catalogue inside of its description."""
+    words = [text, text.split(" (")[0], *re.findall(r"\(([^)]*)\)", text), *re.findall(r"[\w.-]+", text)]
+    for word in words:
+        try:
+            return catalog.model(word.removesuffix(" class").strip())
+        except UnknownNameError:
+            continue
+    raise Unanswerable(f"the model {text!r} is not in the catalogue")
+
+
+def _outcome(
+    row: Row, quantity: str, value: float, predicted: ServingMemory, model: ModelShape, job: ServingJob, device: float, *,
+    by_tokens: bool, group: str,
+) -> Outcome:  # fmt: skip
+    ledger = predicted
+    if quantity == "kv_capacity_from_log":
+        printed = {name: number(row, f"{name}_gib" if name != "weights" else "weights_gib_per_gpu") for name in _PRINTED}
+        terms: dict[str, Any] = {
+            "weights_bytes": (printed["weights"] or 0) * GIB, "activation_bytes": (printed["activation_peak"] or 0) * GIB,
+            "non_torch_bytes": (printed["non_torch"] or 0) * GIB, "graph_bytes": 0.0,
+        }  # fmt: skip
+        ledger = serving_memory(model, replace(job, **terms), device_bytes=device, is_a100="A100" in row.get("gpu", ""))
+    answer = float(reported_tokens(row, ledger)) if by_tokens else ledger.cache_bytes
+    low, high = interval(ledger, answer)
+    note = "; ".join(f"{t.name} {t.bytes / GIB:.2f}" for t in ledger.terms)
+    return Outcome(id=row["id"], quantity=quantity, predicted=answer, measured=value, low=low, high=high, group=group, note=note)
+
+
+def interval(memory: ServingMemory, value: float) -> tuple[float, float]:
+    """Bounds of a capacity: what the terms before it may be off by, over what is left."""
+    slack = 0.03 * memory.weights_bytes + 0.6 * GIB
+    share = slack / max(memory.cache_bytes, slack)
+    return value * (1 - min(share, 0.9)), value * (1 + share)
+
+
+def reported_tokens(row: Mapping[str, str], memory: ServingMemory) -> int:
+    """Tokens as the engine prints them: recent versions print concurrency x length for hybrid caches."""
+    version = version_of(row.get("engine"))
+    if len(memory.pool.groups) > 1 and version is not None and version >= (0, 21):
+        return int(memory.sequences(memory.context_length) * memory.context_length)
+    return memory.cache_tokens
+
+
+def measured_tokens(row: Mapping[str, str]) -> float | None:
+    """Tokens that the engine printed, or None where it printed bytes alone."""
+    count = number(row, "kv_blocks_or_tokens")
+    if not count:
+        return None
+    return count * VLLM_BLOCK if "blocks" in row.get("kv_unit", "") else count
+
+
+def device_bytes(row: Mapping[str, str], job: ServingJob) -> float:
+    """What the framework sees of one GPU: as printed, else from the catalogue."""
+    total = number(row, "gpu_total_gib")
+    if total:
+        return total * GIB
+    device = device_of(row)
+    size = re.search(r"(\d+) ?GB class", row.get("gpu", ""))
+    if device is None and size:
+        # A class of devices: AMD's report all of their memory, NVIDIA's all but what the driver keeps.
+        return float(size[1]) * GIB * (1.0 if "AMD" in row["gpu"] else 0.99)
+    if device is None:
+        raise Unanswerable(f"the GPU {row.get('gpu', '')!r} is not known")
+    return float(device.torch_memory_bytes)
+
+
+def job_of(row: Mapping[str, str], extra: Mapping[str, Any]) -> ServingJob:
+    """The serving job of a row: its columns, and what its note quotes of the command line."""
+    engine = row.get("engine", "")
+    note = f"{row.get('note', '')} {row.get('concurrency_or_qps', '')}".replace("_", "-")
+    kind = "sglang" if "sglang" in engine.lower() else "tensorrt-llm" if "tensorrt" in engine.lower() else "vllm"
+    settings: dict[str, Any] = {
+        "engine": kind, "engine_version": engine, "tp": whole(row, "tp") or 1, "pp": whole(row, "pp") or 1,
+        "weights": weights_of(row.get("weights_precision", "")), "max_model_len": whole(row, "max_model_len"),
+        "enforce_eager": "enforce-eager" in note, "cache": cache_of(row.get("kv_precision", "")),
+    }  # fmt: skip
+    fraction = re.match(r"[\d.]+", row.get("gpu_memory_utilization", ""))
+    if "cpu-offload" in note:
+        raise Unanswerable("weights are offloaded to the host by an amount that is not stated")
+    experts = whole(row, "ep") or (whole(row, "dp_or_replicas") if "+EP" in row.get("note", "") else None)
+    if experts:
+        settings["ep"] = experts
+    if fraction:
+        settings["memory_fraction"] = float(fraction[0])
+    for flag, name in (("max-num-seqs", "max_sequences"), ("max-num-batched-tokens", "max_batched_tokens"), ("block-size", "block_tokens")):
+        found = re.search(rf"{flag}[ =]+(\d+)", note)
+        if found:
+            settings[name] = int(found[1])
+    return ServingJob(**(settings | dict(extra)))
+
+
+def weights_of(text: str) -> str | None:
+    """The weight format that a row names; None = as the checkpoint is stored."""
+    lowered = text.lower()
+    for pattern, name in (
+        (r"q4_k_m", "q4_k_m"), (r"nvfp4", "nvfp4"), (r"mxfp4", "mxfp4"), (r"fp8/fp4|fp4/fp8", "nvfp4"), (r"w4a16|awq|int4", "awq"),
+        (r"4-bit", "nf4"), (r"w8a8|int8", "int8"), (r"fp8", "fp8"), (r"bf16|fp16", "bf16"),
+    ):  # fmt: skip
+        if re.search(pattern, lowered):
+            return name
+    return None
+
+
+def cache_of(text: str) -> str:
+    """The cache format that a row names."""
+    lowered = text.lower()
+    return "fp8" if "fp8" in lowered else "fp4" if "fp4" in lowered else "auto"
