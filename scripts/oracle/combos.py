@@ -33,8 +33,7 @@ class Combo:
     model: Model
     batch: int = 4
     seq: int = 1024
-    # bf16, fp32, autocast (fp32 parameters), autocast_bf16_base, fsdp_mixed (fp32 shards and reduction, bf16 else)
-    compute: str = "bf16"
+    compute: str = "bf16"  # bf16, fp32, autocast (fp32 weights), autocast_bf16_base, fsdp_mixed (fp32 shards)
     recompute: str = "none"  # none, full, selective
     loss: str = "plain"
     method: str = "full"  # full, lora, frozen_embeddings
@@ -196,11 +195,9 @@ def _core() -> Iterator[Combo]:
     for loss in ("plain_keep", "plain_noupcast", "chunked", "chunked_recompute", "fused"):
         for recompute in ("none", "full"):
             yield replace(base, id=f"llama-bf16-{recompute}-{loss}", recompute=recompute, loss=loss)
-    yield replace(base, id="llama-autocast-full-fused", compute="autocast", recompute="full", loss="fused")
-    yield replace(base, id="llama-autocast-none-fused", compute="autocast", loss="fused")
-    yield replace(
-        base, id="llama-autocast-full-chunked", compute="autocast", recompute="full", loss="chunked"
-    )
+    for recompute, loss in (("full", "fused"), ("none", "fused"), ("full", "chunked")):
+        name = f"llama-autocast-{recompute}-{loss}"
+        yield replace(base, id=name, compute="autocast", recompute=recompute, loss=loss)
     yield replace(base, id="llama-bf16-selective-fused", recompute="selective", loss="fused")
     yield replace(base, id="llama-fp32-none-plain", compute="fp32")
     for optimizer in ("adamw_loop", "adamw_fused", "sgd", "none"):
@@ -226,9 +223,9 @@ def _core() -> Iterator[Combo]:
                 recompute=recompute,
                 loss=loss,
             )
-    deep = replace(LLAMA, layers=8)
-    yield replace(base, id="llama-l8-bf16-none-fused", model=deep, loss="fused")
-    yield replace(base, id="llama-l8-bf16-full-fused", model=deep, recompute="full", loss="fused")
+    for recompute in ("none", "full"):
+        deep = replace(base, model=replace(LLAMA, layers=8), recompute=recompute, loss="fused")
+        yield replace(deep, id=f"llama-l8-bf16-{recompute}-fused")
     yield replace(base, id="llama-bf16-none-plain-frozen_embeddings", method="frozen_embeddings")
     eager = replace(LLAMA, attention="eager")
     for recompute in ("none", "full"):
@@ -320,7 +317,7 @@ def _sharded() -> Iterator[Combo]:
     for world in (2, 8):
         for reshard in (True, False):
             for compute in ("fsdp_mixed", "bf16"):
-                tag = "reshard" if reshard else "keep"
+                tag = ("keep", "reshard")[reshard]
                 yield replace(
                     base,
                     id=f"llama-fsdp{world}-{tag}-{compute}-full-plain",

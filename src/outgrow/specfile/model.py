@@ -227,12 +227,14 @@ def _resolved(
     known = sorted({key for key in asked if key not in new} | {key for key in config if key not in new})
     problems = [
         Problem(
-            path=step("model", path), message="is not a key that this architecture reads", file=OVERRIDE,
+            path=step("model", path),
+            message="would change nothing: this architecture has no such key",
+            file=OVERRIDE,
             hint=did_you_mean(path, known),
         )
         for path in new
         if path not in asked
-    ]  # fmt: skip
+    ]
     if problems:
         raise ConfigError("Cannot use these settings.", problems=problems)
     return shape

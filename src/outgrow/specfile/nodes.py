@@ -196,8 +196,8 @@ class _Builder:
     def _open(self, event: Any, kind: Literal["map", "list"], line: int | None) -> None:
         self._deep(1, line)
         path = self._path()
-        self._tag(event.tag, path, line)
         node = Node(kind=kind, file=self.file, line=line)
+        node.faulty = self._tag(event.tag, path, line)
         if event.anchor:
             self.anchors[event.anchor] = None
         self.stack.append(_Frame(node=node, path=path, anchor=event.anchor))
@@ -210,7 +210,7 @@ class _Builder:
             if event.tag in (None, "!") and event.style in (None, "") and event.implicit[0]:
                 node.value, message, hint = _resolve(event.value)
             elif event.tag not in _TEXT_TAGS:
-                self._tag(event.tag, path, line)
+                node.faulty = self._tag(event.tag, path, line)
             if message:
                 node.faulty = True
                 self.problems.append(
@@ -228,8 +228,9 @@ class _Builder:
             self.anchors[event.anchor] = node
         self._add(node)
 
-    def _tag(self, tag: str | None, path: str, line: int | None) -> None:
-        if tag not in (None, "!"):
+    def _tag(self, tag: str | None, path: str, line: int | None) -> bool:
+        """Whether a tag is a fault, which is then told."""
+        if tag is not None and tag != "!":
             shown = (
                 "!!" + tag.removeprefix("tag:yaml.org,2002:") if tag.startswith("tag:yaml.org,2002:") else tag
             )
@@ -238,6 +239,8 @@ class _Builder:
                 file=self.file, line=line, hint="remove it: every key has one type",
             )  # fmt: skip
             self.problems.append(problem)
+            return True
+        return False
 
     def _alias(self, name: str, line: int | None) -> None:
         if name not in self.anchors:

@@ -43,6 +43,8 @@ def _describe(table: dict[str, Any], cls: type) -> None:
     for slot in slots_of(cls).values():
         entry = properties[slot.name]
         entry.pop("title", None)
+        if slot.block is not None and "$ref" in entry:  # a block may be empty: its keys have defaults
+            properties[slot.name] = {"anyOf": [entry, {"type": "null"}]}
         _constrain(entry, slot)
         if slot.item is not None:
             for place in (entry, *entry.get("anyOf", ())):

@@ -67,7 +67,7 @@ def load_workload(path: Path | None, text: str | None = None, *, overrides: Sequ
         else:
             override(root, Workload, steps, value, problems)
     reading = read_tree(root, Workload)
-    reading.problems += problems
+    reading.problems[:0] = problems
     workload = _checked(reading, root)
     if workload is None:
         raise fault_of(name if path is not None or text is not None else "", reading.problems)

@@ -33,6 +33,7 @@ class ServingMemory:
     cost: CacheCost
     pool: Pool
     context_length: int
+    weight_format: WeightFormat
 
     @property
     def cache_tokens(self) -> int:
@@ -139,6 +140,7 @@ def _stage(
     return ServingMemory(
         stage=stage, budget=budget, terms=tuple(t for t in terms if t.bytes), device_bytes=device_bytes,
         weights_bytes=weights, cache_bytes=cache, cost=cost, pool=division, context_length=context_length,
+        weight_format=form,
     )  # fmt: skip
 
 

@@ -1,0 +1,170 @@
+"""Does it fit: the verdict on one GPU's memory, what would still fit, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from outgrow.decide.levers import Lever, serving_levers, training_levers
+from outgrow.evidence import Quantity
+from outgrow.layout import Layout
+from outgrow.physics.memory.overhead import INTERVALS
+from outgrow.physics.memory.serving import ServingMemory, serving_memory
+from outgrow.physics.memory.terms import Breakdown, Term
+from outgrow.physics.memory.training import training_memory, worst
+from outgrow.plan.feasible import Violation, violations
+from outgrow.cluster.device import Device
+from outgrow.workload.model import ModelShape
+from outgrow.workload.serving import ServingJob
+from outgrow.workload.training import TrainingJob
+
+FitVerdict = Literal["fits", "fits-barely", "barely-not", "does-not-fit", "illegal"]
+LONGEST = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The largest value of one thing that still fits, all else as given."""
+
+    name: str
+    value: int | None
+    """None where not even the smallest fits."""
+    unit: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """The answer to "does it fit"."""
+
+    verdict: FitVerdict
+    capacity: Quantity
+    """Bytes of one GPU that a framework can use."""
+    needed: Quantity
+    """Bytes of one GPU that the job cannot do without."""
+    allocated: Quantity
+    reserved: Quantity
+    device: Quantity
+    terms: tuple[Term, ...]
+    """What fills one GPU at the peak: the worst rank's."""
+    free_bytes: float
+    phase: str
+    stage: int
+    host_bytes: float
+    limits: tuple[Limit, ...]
+    levers: tuple[Lever, ...]
+    violations: tuple[Violation, ...]
+    cache_tokens: int | None = None
+    cache_bytes_per_token: float | None = None
+    context_length: int | None = None
+    concurrency: float | None = None
+    """Sequences of the mean length of the traffic that the cache holds at once."""
+
+    @property
+    def fits(self) -> bool:
+        return self.verdict in ("fits", "fits-barely")
+
+
+def _verdict(needed: Quantity, capacity: float, broken: bool) -> FitVerdict:
+    if broken:
+        return "illegal"
+    if needed.high <= capacity:
+        return "fits"
+    if needed.value <= capacity:
+        return "fits-barely"
+    return "barely-not" if needed.low <= capacity else "does-not-fit"
+
+
+def largest(fits: Callable[[int], bool], most: int = LONGEST) -> int | None:
+    """The largest value in 1..most for which `fits` holds, given that it holds for all smaller ones."""
+    if not fits(1):
+        return None
+    low, high = 1, 2
+    while high <= most and fits(high):
+        low, high = high, high * 2
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _capacity(device: Device) -> Quantity:
+    memory = device.torch_memory
+    return Quantity(value=memory.value, unit="byte", low=memory.lowest, high=memory.highest, source=f"{device.title}: {memory.source}")
+
+
+def fit_training(model: ModelShape, job: TrainingJob, layout: Layout, device: Device, *, global_batch: int | None = None) -> Fit:
+    """Whether one step of a training job fits on every rank."""
+    capacity = _capacity(device)
+    found = violations(
+        model, layout, device=device, job=job, global_batch=global_batch,
+        fp8=job.regime.fp8, bf16=job.regime.activation == 2 and not device.supports_bf16,
+    )  # fmt: skip
+    peak = _peak(model, job, layout, capacity.value)
+    bounds = INTERVALS["allocated"]
+    needed = Quantity(value=peak.needed_bytes, unit="byte", low=peak.needed_bytes * bounds.low, high=peak.needed_bytes * bounds.high, source="allocated, half of the allocator gap, context and communicators")
+
+    def fits(candidate: TrainingJob, plan: Layout) -> bool:
+        return _peak(model, candidate, plan, capacity.value).needed_bytes <= capacity.value
+
+    step = 2 * layout.cp
+    limits = (
+        Limit(name="micro-batch", value=largest(lambda n: fits(job, replace(layout, micro_batch=n)), 1 << 16), unit="sequences", note=f"at {job.sequence_length:,} tokens"),
+        Limit(name="sequence length", value=_scaled(largest(lambda n: fits(replace(job, sequence_length=n * step), layout), LONGEST // step), step), unit="tokens", note=f"at micro-batch {layout.micro_batch}"),
+    )
+    return Fit(
+        verdict=_verdict(needed, capacity.value, any(v.severity == "error" for v in found)),
+        capacity=capacity, needed=needed, allocated=peak.allocated, reserved=peak.reserved, device=peak.device,
+        terms=peak.terms, free_bytes=capacity.value - peak.needed_bytes, phase=peak.phase, stage=peak.stage,
+        host_bytes=peak.host_bytes, limits=limits, levers=training_levers(model, job, layout, capacity.value), violations=found,
+    )  # fmt: skip
+
+
+def _scaled(value: int | None, step: int) -> int | None:
+    return None if value is None else value * step
+
+
+def _peak(model: ModelShape, job: TrainingJob, layout: Layout, capacity: float) -> Breakdown:
+    return worst(training_memory(model, job, layout, capacity_bytes=capacity))
+
+
+def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
+    """Whether an engine starts with this model, and what its cache holds."""
+    capacity = _capacity(device)
+    is_a100 = "a100" in device.name
+
+    def memory(candidate: ServingJob) -> ServingMemory:
+        return serving_memory(model, candidate, device_bytes=capacity.value, is_a100=is_a100)
+
+    answer = memory(job)
+    layout = Layout(dp=max(1, job.ep // job.tp), tp=job.tp, pp=job.pp, ep=job.ep, sequence_parallel=False)
+    form = answer.weight_format
+    found = violations(model, layout, device=device, form=form, bf16=not device.supports_bf16)
+    used = sum(t.bytes for t in answer.terms if t.kind != "cache" and t.name != "left free by the engine")
+    one_sequence = answer.cost.sequence_bytes(min(answer.context_length, 2048))
+    needed_value = used + one_sequence
+    slack = 0.03 * answer.weights_bytes + 0.5 * 2**30
+    needed = Quantity(value=needed_value, unit="byte", low=needed_value - slack, high=needed_value + slack, source="weights, activation peak, context and the cache of one request")
+    limit = capacity.value * answer.budget.memory_fraction
+    mean = 4096
+    if job.traffic is not None:
+        mean = job.traffic.input_tokens + job.traffic.output_tokens
+    verdict: FitVerdict = _verdict(needed, limit, any(v.severity == "error" for v in found))
+    if verdict in ("fits", "fits-barely") and not answer.starts and job.max_model_len is not None:
+        verdict = "barely-not"
+    longest = largest(lambda n: answer.sequences(n) >= 1, min(LONGEST, model.max_positions or LONGEST)) if answer.cache_bytes > 0 else None
+    limits = (
+        Limit(name="context of one request", value=longest, unit="tokens", note="the model's own limit" if longest == model.max_positions else "then the cache is full"),
+        Limit(name="requests at once", value=int(answer.sequences(mean)) if answer.sequences(mean) != float("inf") else None, unit="requests", note=f"of {mean:,} tokens each, per replica"),
+    )
+    used_total = used + max(answer.cache_bytes, 0.0)
+    exact = Quantity(value=used_total, unit="byte", low=used_total - slack, high=used_total + slack, source="weights, activation peak, cache")
+    return Fit(
+        verdict=verdict, capacity=capacity, needed=needed, allocated=exact, reserved=exact, device=exact, terms=answer.terms,
+        free_bytes=limit - needed_value, phase="serving", stage=answer.stage, host_bytes=0.0, limits=limits,
+        levers=serving_levers(model, job, memory, answer, device, mean), violations=found, cache_tokens=answer.cache_tokens,
+        cache_bytes_per_token=answer.cost.charged_per_token, context_length=answer.context_length,
+        concurrency=answer.sequences(mean),
+    )  # fmt: skip
