@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from outgrow.cluster.cluster import Cluster
@@ -66,6 +67,19 @@ def smallest_training(model: ModelShape, job: TrainingJob, cluster: Cluster, bas
             if peak.needed_bytes <= capacity:
                 return Placement(gpus=gpus, layout=layout, peak=peak)
     return None
+
+
+def smallest_in_time(model: ModelShape, job: TrainingJob, device: Device, cluster: Cluster, *, tokens: float, deadline: float) -> tuple[int, Band] | None:
+    """The fewest GPUs that finish a run in time, at the middle of the efficiency band; None where a peak is unknown."""
+    one = training_tokens_per_second(model, job, device, 1)
+    if one is None:
+        return None
+    needed = tokens / (deadline * one.value)
+    gpus = next((n for n in gpu_counts(cluster) if n >= needed), MOST_GPUS)
+    if gpus > cluster.gpus_per_node:
+        gpus = -(-math.ceil(needed) // cluster.gpus_per_node) * cluster.gpus_per_node
+    rate = training_tokens_per_second(model, job, device, gpus)
+    return None if rate is None else (gpus, rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
