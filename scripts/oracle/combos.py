@@ -199,7 +199,7 @@ def _core() -> Iterator[Combo]:
         name = f"llama-autocast-{recompute}-{loss}"
         yield replace(base, id=name, compute="autocast", recompute=recompute, loss=loss)
     yield replace(base, id="llama-bf16-selective-fused", recompute="selective", loss="fused")
-    yield replace(base, id="llama-fp32-none-plain", compute="fp32")
+    yield replace(base, id="llama-mha-fp32-none-plain", model=replace(LLAMA, kv_heads=16), compute="fp32")
     for optimizer in ("adamw_loop", "adamw_fused", "sgd", "none"):
         yield replace(
             base, id=f"llama-bf16-full-fused-{optimizer}", recompute="full", loss="fused", optimizer=optimizer
@@ -227,12 +227,12 @@ def _core() -> Iterator[Combo]:
         deep = replace(base, model=replace(LLAMA, layers=8), recompute=recompute, loss="fused")
         yield replace(deep, id=f"llama-l8-bf16-{recompute}-fused")
     yield replace(base, id="llama-bf16-none-plain-frozen_embeddings", method="frozen_embeddings")
-    eager = replace(LLAMA, attention="eager")
     for recompute in ("none", "full"):
         yield replace(
             base, id=f"llama-padded-bf16-{recompute}-fused", padded=True, recompute=recompute, loss="fused"
         )
-    yield replace(base, id="llama-eager-bf16-none-fused", model=eager, loss="fused")
+    slow = replace(LLAMA, attention="eager")
+    yield replace(base, id="llama-eager-bf16-none-fused", model=slow, loss="fused")
 
 
 def _families() -> Iterator[Combo]:

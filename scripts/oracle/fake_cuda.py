@@ -125,10 +125,8 @@ def patch_torch() -> None:
                     query, key, value, dropout_p, is_causal, False, scale=scale
                 )
                 return out[0]
-            if enable_gqa:
-                groups = query.shape[1] // key.shape[1]
-                key = key.repeat_interleave(groups, dim=1)
-                value = value.repeat_interleave(groups, dim=1)
+            if enable_gqa and query.shape[1] != key.shape[1]:
+                raise NotImplementedError("grouped queries without flash attention: the choice is not known")
             bias = attn_mask
             if bias is not None:
                 if bias.dtype == torch.bool:

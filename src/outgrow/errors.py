@@ -1,13 +1,13 @@
 """Every error that a user can meet, drawn as a tree. Each carries its numbers, a hint and an exit code.
 
-    OutgrowError                    70  our bug, unless a subclass says otherwise
-    ├── InputError                   2  something given is wrong: lists *all* faults, each a Problem
-    │   ├── SpecError                   a YAML file
-    │   ├── ConfigError                 a model's config.json
-    │   └── LayoutError                 degrees that do not divide
-    ├── MissingError                 3  something needed is not here: a catalogue entry, an extra, a device
-    │   └── UnknownNameError             a name that is not in the catalogue, with the nearest ones
-    └── OutsideError                 4  an outside system failed
+OutgrowError                    70  our bug, unless a subclass says otherwise
+├── InputError                   2  something given is wrong: lists *all* faults, each a Problem
+│   ├── SpecError                   a YAML file
+│   ├── ConfigError                 a model's config.json
+│   └── LayoutError                 degrees that do not divide
+├── MissingError                 3  something needed is not here: a catalogue entry, an extra, a device
+│   └── UnknownNameError             a name that is not in the catalogue, with the nearest ones
+└── OutsideError                 4  an outside system failed
 """
 
 from __future__ import annotations

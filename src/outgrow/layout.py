@@ -55,7 +55,12 @@ class Layout:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_DEGREE:
                 problems.append(
-                    Problem(path=name, message=f"must be a whole number from 1 to {LARGEST_DEGREE:,}", value=value, has_value=True)
+                    Problem(
+                        path=name,
+                        message=f"must be a whole number from 1 to {LARGEST_DEGREE:,}",
+                        value=value,
+                        has_value=True,
+                    )
                 )
         if not problems:
             problems += self._relations()
@@ -75,7 +80,9 @@ class Layout:
                     hint=f"nearest legal: {nearest(self.ep, legal)}",
                 )
             )
-        if self.shard_degree is not None and (self.shard_degree < 1 or (self.dp * self.cp) % self.shard_degree):
+        if self.shard_degree is not None and (
+            self.shard_degree < 1 or (self.dp * self.cp) % self.shard_degree
+        ):
             problems.append(
                 Problem(
                     path="shard_degree",
@@ -86,8 +93,12 @@ class Layout:
                 )
             )
         if self.vpp > 1 and self.pp == 1:
-            problems.append(Problem(path="vpp", message="needs pipeline stages: pp is 1", value=self.vpp, has_value=True))
-        if self.stage_layers is not None and (len(self.stage_layers) != self.pp * self.vpp or min(self.stage_layers, default=0) < 0):
+            problems.append(
+                Problem(path="vpp", message="needs pipeline stages: pp is 1", value=self.vpp, has_value=True)
+            )
+        if self.stage_layers is not None and (
+            len(self.stage_layers) != self.pp * self.vpp or min(self.stage_layers, default=0) < 0
+        ):
             problems.append(
                 Problem(
                     path="stage_layers",
@@ -166,7 +177,11 @@ class Layout:
 
     def __str__(self) -> str:
         parts = [f"dp{self.dp}", f"tp{self.tp}", f"pp{self.pp}"]
-        parts += [f"{name}{value}" for name, value in (("vpp", self.vpp), ("cp", self.cp), ("ep", self.ep)) if value > 1]
+        parts += [
+            f"{name}{value}"
+            for name, value in (("vpp", self.vpp), ("cp", self.cp), ("ep", self.ep))
+            if value > 1
+        ]
         if self.sharding != "none":
             parts.append(self.sharding + (f"/{self.shard_degree}" if self.shard_degree else ""))
         return " ".join([*parts, f"mb{self.micro_batch}", f"recompute-{self.recompute}"])

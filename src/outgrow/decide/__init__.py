@@ -1,0 +1,1 @@
+"""Judgements: pure, explainable, each with evidence."""

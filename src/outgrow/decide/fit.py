@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from outgrow.cluster.device import Device
 from outgrow.decide.levers import Lever, serving_levers, training_levers
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout
@@ -14,7 +15,6 @@ from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.terms import Breakdown, Term
 from outgrow.physics.memory.training import training_memory, worst
 from outgrow.plan.feasible import Violation, violations
-from outgrow.cluster.device import Device
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob
@@ -92,10 +92,18 @@ def largest(fits: Callable[[int], bool], most: int = LONGEST) -> int | None:
 
 def _capacity(device: Device) -> Quantity:
     memory = device.torch_memory
-    return Quantity(value=memory.value, unit="byte", low=memory.lowest, high=memory.highest, source=f"{device.title}: {memory.source}")
+    return Quantity(
+        value=memory.value,
+        unit="byte",
+        low=memory.lowest,
+        high=memory.highest,
+        source=f"{device.title}: {memory.source}",
+    )
 
 
-def fit_training(model: ModelShape, job: TrainingJob, layout: Layout, device: Device, *, global_batch: int | None = None) -> Fit:
+def fit_training(
+    model: ModelShape, job: TrainingJob, layout: Layout, device: Device, *, global_batch: int | None = None
+) -> Fit:
     """Whether one step of a training job fits on every rank."""
     capacity = _capacity(device)
     found = violations(
@@ -104,15 +112,33 @@ def fit_training(model: ModelShape, job: TrainingJob, layout: Layout, device: De
     )  # fmt: skip
     peak = _peak(model, job, layout, capacity.value)
     bounds = INTERVALS["allocated"]
-    needed = Quantity(value=peak.needed_bytes, unit="byte", low=peak.needed_bytes * bounds.low, high=peak.needed_bytes * bounds.high, source="allocated, half of the allocator gap, context and communicators")
+    needed = Quantity(
+        value=peak.needed_bytes,
+        unit="byte",
+        low=peak.needed_bytes * bounds.low,
+        high=peak.needed_bytes * bounds.high,
+        source="allocated, half of the allocator gap, context and communicators",
+    )
 
     def fits(candidate: TrainingJob, plan: Layout) -> bool:
         return _peak(model, candidate, plan, capacity.value).needed_bytes <= capacity.value
 
     step = 2 * layout.cp
     limits = (
-        Limit(name="micro-batch", value=largest(lambda n: fits(job, replace(layout, micro_batch=n)), 1 << 16), unit="sequences", note=f"at {job.sequence_length:,} tokens"),
-        Limit(name="sequence length", value=_scaled(largest(lambda n: fits(replace(job, sequence_length=n * step), layout), LONGEST // step), step), unit="tokens", note=f"at micro-batch {layout.micro_batch}"),
+        Limit(
+            name="micro-batch",
+            value=largest(lambda n: fits(job, replace(layout, micro_batch=n)), 1 << 16),
+            unit="sequences",
+            note=f"at {job.sequence_length:,} tokens",
+        ),
+        Limit(
+            name="sequence length",
+            value=_scaled(
+                largest(lambda n: fits(replace(job, sequence_length=n * step), layout), LONGEST // step), step
+            ),
+            unit="tokens",
+            note=f"at micro-batch {layout.micro_batch}",
+        ),
     )
     return Fit(
         verdict=_verdict(needed, capacity.value, any(v.severity == "error" for v in found)),
@@ -146,7 +172,13 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     one_sequence = answer.cost.sequence_bytes(min(answer.context_length, 2048))
     needed_value = used + one_sequence
     slack = 0.03 * answer.weights_bytes + 0.5 * 2**30
-    needed = Quantity(value=needed_value, unit="byte", low=needed_value - slack, high=needed_value + slack, source="weights, activation peak, context and the cache of one request")
+    needed = Quantity(
+        value=needed_value,
+        unit="byte",
+        low=needed_value - slack,
+        high=needed_value + slack,
+        source="weights, activation peak, context and the cache of one request",
+    )
     limit = capacity.value * answer.budget.memory_fraction
     mean = 4096
     if job.traffic is not None:
@@ -154,13 +186,33 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     verdict: FitVerdict = _verdict(needed, limit, any(v.severity == "error" for v in found))
     if verdict in ("fits", "fits-barely") and not answer.starts and job.max_model_len is not None:
         verdict = "barely-not"
-    longest = largest(lambda n: answer.sequences(n) >= 1, min(LONGEST, model.max_positions or LONGEST)) if answer.cache_bytes > 0 else None
+    longest = (
+        largest(lambda n: answer.sequences(n) >= 1, min(LONGEST, model.max_positions or LONGEST))
+        if answer.cache_bytes > 0
+        else None
+    )
     limits = (
-        Limit(name="context of one request", value=longest, unit="tokens", note="the model's own limit" if longest == model.max_positions else "then the cache is full"),
-        Limit(name="requests at once", value=int(answer.sequences(mean)) if answer.sequences(mean) != float("inf") else None, unit="requests", note=f"of {mean:,} tokens each, per replica"),
+        Limit(
+            name="context of one request",
+            value=longest,
+            unit="tokens",
+            note="the model's own limit" if longest == model.max_positions else "then the cache is full",
+        ),
+        Limit(
+            name="requests at once",
+            value=int(answer.sequences(mean)) if answer.sequences(mean) != float("inf") else None,
+            unit="requests",
+            note=f"of {mean:,} tokens each, per replica",
+        ),
     )
     used_total = used + max(answer.cache_bytes, 0.0)
-    exact = Quantity(value=used_total, unit="byte", low=used_total - slack, high=used_total + slack, source="weights, activation peak, cache")
+    exact = Quantity(
+        value=used_total,
+        unit="byte",
+        low=used_total - slack,
+        high=used_total + slack,
+        source="weights, activation peak, cache",
+    )
     return Fit(
         verdict=verdict, capacity=capacity, needed=needed, allocated=exact, reserved=exact, device=exact, terms=answer.terms,
         free_bytes=limit - needed_value, phase="serving", stage=answer.stage, host_bytes=0.0, limits=limits,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from outgrow.cluster.cluster import Cluster
 from outgrow.decide.answers import Answer, scale_of
-from outgrow.decide.sizing import Placement, Replica, replicas_needed
+from outgrow.decide.sizing import Placement, Replica
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout
 from outgrow.physics.compute import Band, training_tokens_per_second
@@ -49,9 +49,22 @@ def fits(workload: Workload, model: ModelShape, cluster: Cluster, sizes: Sizes) 
     if workload.training is not None:
         place = sizes.placement
         if place is None:
-            return Answer(question="fits", title=title, scale="cluster", gpus=2 * cluster.gpus_per_node, text="no: no sharded layout up to 65,536 GPUs fits; shorten the sequence or split it (cp, tp)", how="memory of every rank, all states sharded")
+            return Answer(
+                question="fits",
+                title=title,
+                scale="cluster",
+                gpus=2 * cluster.gpus_per_node,
+                text="no: no sharded layout up to 65,536 GPUs fits; shorten the sequence or split it (cp, tp)",
+                how="memory of every rank, all states sharded",
+            )
         band = INTERVALS["allocated"]
-        need = Quantity(value=place.peak.needed_bytes, unit="byte", low=place.peak.needed_bytes * band.low, high=place.peak.needed_bytes * band.high, source="memory model, per rank")
+        need = Quantity(
+            value=place.peak.needed_bytes,
+            unit="byte",
+            low=place.peak.needed_bytes * band.low,
+            high=place.peak.needed_bytes * band.high,
+            source="memory model, per rank",
+        )
         verb = "yes" if place.gpus == 1 else "no"
         largest = max(place.peak.terms, key=lambda t: t.bytes)
         text = f"{verb}: {place.gpus} × {device.title} is the smallest that fits ({layout_words(place.layout)}); {format_bytes(need.value)} of {format_bytes(capacity)} per GPU, most of it {largest.name}"
@@ -63,7 +76,14 @@ def fits(workload: Workload, model: ModelShape, cluster: Cluster, sizes: Sizes) 
         )  # fmt: skip
     found = sizes.replica
     if found is None:
-        return Answer(question="fits", title=title, scale="cluster", gpus=2 * cluster.gpus_per_node, text=f"no: the weights do not fit one node of {cluster.gpus_per_node} × {device.title}; split over nodes by pipeline stages or quantise", how="weights, engine budget and one request's cache")
+        return Answer(
+            question="fits",
+            title=title,
+            scale="cluster",
+            gpus=2 * cluster.gpus_per_node,
+            text=f"no: the weights do not fit one node of {cluster.gpus_per_node} × {device.title}; split over nodes by pipeline stages or quantise",
+            how="weights, engine budget and one request's cache",
+        )
     weights = found.memory.weights_bytes
     text = f"{'yes' if found.tp == 1 else 'no'}: {format_bytes(weights)} of weights per GPU on {found.tp} × {device.title}, room for {found.memory.cache_tokens:,} tokens of cache"
     return Answer(
@@ -78,14 +98,24 @@ def layout_words(layout: Layout) -> str:
     """A layout in a few words."""
     parts = []
     if layout.dp > 1:
-        parts.append(f"{layout.sharding.replace('zero3', 'FSDP').replace('none', 'replicas')} over {layout.dp}")
-    parts += [f"{name}{value}" for name, value in (("tp", layout.tp), ("pp", layout.pp), ("cp", layout.cp), ("ep", layout.ep)) if value > 1]
+        parts.append(
+            f"{layout.sharding.replace('zero3', 'FSDP').replace('none', 'replicas')} over {layout.dp}"
+        )
+    parts += [
+        f"{name}{value}"
+        for name, value in (("tp", layout.tp), ("pp", layout.pp), ("cp", layout.cp), ("ep", layout.ep))
+        if value > 1
+    ]
     return ", ".join([*parts, f"recompute {layout.recompute}"])
 
 
 def _training_thumb(model: ModelShape, job: TrainingJob) -> str:
     if not job.trains_all:
-        return "guides count a cluster from 70B on: a frozen base in 4 bits needs a half byte per parameter" if model.parameters > 60e9 else ""
+        return (
+            "guides count a cluster from 70B on: a frozen base in 4 bits needs a half byte per parameter"
+            if model.parameters > 60e9
+            else ""
+        )
     regime = job.regime
     per = regime.parameter + regime.gradient + regime.master + regime.state * job.states
     return f"guides add 20 to 40 % to the weights for training: it is {per:g} bytes per parameter, {per / 2:.0f} times the 16-bit weights, before activations"
@@ -98,21 +128,57 @@ def fast_enough(workload: Workload, model: ModelShape, cluster: Cluster, sizes: 
         return None
     title = "is training fast enough"
     if job.tokens is None:
-        return Answer(question="fast-enough", title=title, scale="single-gpu", text="not asked: give training.tokens and budget.deadline", how="", applies=False)
+        return Answer(
+            question="fast-enough",
+            title=title,
+            scale="single-gpu",
+            text="not asked: give training.tokens and budget.deadline",
+            how="",
+            applies=False,
+        )
     one = training_tokens_per_second(model, job, cluster.device, 1)
     if one is None:
-        return Answer(question="fast-enough", title=title, scale="single-gpu", text=f"not known: {cluster.device.title} has no published peak", how="roofline", applies=False)
+        return Answer(
+            question="fast-enough",
+            title=title,
+            scale="single-gpu",
+            text=f"not known: {cluster.device.title} has no published peak",
+            how="roofline",
+            applies=False,
+        )
     gpus = sizes.placement.gpus if sizes.placement is not None else 1
-    seconds = Quantity(value=job.tokens / (one.value * gpus), unit="s", low=job.tokens / (one.high * gpus), high=job.tokens / (one.low * gpus), source=one.source)
+    seconds = Quantity(
+        value=job.tokens / (one.value * gpus),
+        unit="s",
+        low=job.tokens / (one.high * gpus),
+        high=job.tokens / (one.low * gpus),
+        source=one.source,
+    )
     if deadline is None:
         text = f"{format_seconds(seconds.value)} on the {gpus} that fit ({format_seconds(seconds.low)} to {format_seconds(seconds.high)}); no deadline is given"
-        return Answer(question="fast-enough", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text, how=one.source, quantities=(("run_seconds", seconds),), confidence="low", applies=False)
+        return Answer(
+            question="fast-enough",
+            title=title,
+            scale=scale_of(gpus, cluster.gpus_per_node),
+            gpus=gpus,
+            text=text,
+            how=one.source,
+            quantities=(("run_seconds", seconds),),
+            confidence="low",
+            applies=False,
+        )
     needed = sizes.in_time
     if needed is None:
         return None
     count = max(needed[0], gpus)
     rate = training_tokens_per_second(model, job, cluster.device, count) or one
-    run = Quantity(value=job.tokens / rate.value, unit="s", low=job.tokens / rate.high, high=job.tokens / rate.low, source=rate.source)
+    run = Quantity(
+        value=job.tokens / rate.value,
+        unit="s",
+        low=job.tokens / rate.high,
+        high=job.tokens / rate.low,
+        source=rate.source,
+    )
     alone = job.tokens / one.value
     verb = "yes on one" if count == 1 else "no" if gpus == 1 else "not on one"
     text = f"{verb}: {format_seconds(alone)} on one GPU, {format_seconds(run.value)} on {count} ({format_seconds(run.low)} to {format_seconds(run.high)}); wanted in {format_seconds(deadline)}"
@@ -129,10 +195,24 @@ def traffic(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer | None
         return None
     title = "can it carry the traffic"
     if job.traffic is None or job.traffic.requests_per_second is None:
-        return Answer(question="traffic", title=title, scale="single-gpu", text="not asked: give serving.traffic.requests_per_second", how="", applies=False)
+        return Answer(
+            question="traffic",
+            title=title,
+            scale="single-gpu",
+            text="not asked: give serving.traffic.requests_per_second",
+            how="",
+            applies=False,
+        )
     found, counts = sizes.replica, sizes.replicas
     if found is None or counts is None:
-        return Answer(question="traffic", title=title, scale="cluster", gpus=2 * cluster.gpus_per_node, text="no: the model does not start on one node", how="engine budget")
+        return Answer(
+            question="traffic",
+            title=title,
+            scale="cluster",
+            gpus=2 * cluster.gpus_per_node,
+            text="no: the model does not start on one node",
+            how="engine budget",
+        )
     rate = job.traffic.requests_per_second
     low, expected, high = counts
     gpus = expected * found.tp
@@ -158,12 +238,20 @@ def latency(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer | None
     parts, misses = [], 0
     if job.targets.tpot_seconds is not None:
         misses += step.value > job.targets.tpot_seconds
-        parts.append(f"{format_seconds(step.value)} per token at full cache ({format_seconds(step.low)} to {format_seconds(step.high)}), wanted {format_seconds(job.targets.tpot_seconds)}")
+        parts.append(
+            f"{format_seconds(step.value)} per token at full cache ({format_seconds(step.low)} to {format_seconds(step.high)}), wanted {format_seconds(job.targets.tpot_seconds)}"
+        )
     if job.targets.ttft_seconds is not None:
         misses += prefill.value > job.targets.ttft_seconds
-        parts.append(f"prompt read in {format_seconds(prefill.value)} before any queue, wanted {format_seconds(job.targets.ttft_seconds)}")
+        parts.append(
+            f"prompt read in {format_seconds(prefill.value)} before any queue, wanted {format_seconds(job.targets.ttft_seconds)}"
+        )
     gpus = found.tp if not misses else min(cluster.gpus_per_node, 2 * found.tp)
-    text = ("yes: " if not misses else f"no on {found.tp}: ") + "; ".join(parts) + ("" if not misses else "; fewer requests at once, or wider tensor parallelism inside of a node")
+    text = (
+        ("yes: " if not misses else f"no on {found.tp}: ")
+        + "; ".join(parts)
+        + ("" if not misses else "; fewer requests at once, or wider tensor parallelism inside of a node")
+    )
     return Answer(
         question="latency", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text, how="roofline of one decode step and one prefill",
         quantities=(("tpot_seconds", _quantity(step, "s")), ("prefill_seconds", _quantity(prefill, "s"))), confidence="low",
@@ -176,13 +264,25 @@ def sharing(workload: Workload, cluster: Cluster) -> Answer:
     teams = workload.sharing
     if len(teams) <= 1:
         who = teams[0].name if teams else "one team"
-        return Answer(question="sharing", title=title, scale="single-gpu", text=f"{who} alone: nothing to share", how="as given", confidence="high")
+        return Answer(
+            question="sharing",
+            title=title,
+            scale="single-gpu",
+            text=f"{who} alone: nothing to share",
+            how="as given",
+            confidence="high",
+        )
     hours = sum(t.gpus * t.hours_per_week for t in teams)
     busy = hours / (HOURS_PER_WEEK * PLANNED_SHARE)
     floor = max(t.gpus for t in teams)
     production = [t for t in teams if t.production]
     reserved = sum(t.gpus for t in production)
-    needed = max(1, floor, -(-int(busy * 100) // 100), reserved + max((t.gpus for t in teams if not t.production), default=0) if production else 0)
+    needed = max(
+        1,
+        floor,
+        -(-int(busy * 100) // 100),
+        reserved + max((t.gpus for t in teams if not t.production), default=0) if production else 0,
+    )
     isolated = [t.name for t in teams if t.isolated]
     text = f"{len(teams)} teams use {hours:,.0f} GPU-hours a week: {needed} GPUs keep waiting low"
     if production and len(production) < len(teams):
@@ -200,26 +300,87 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
     """May it go down?"""
     title = "may it go down"
     target = workload.availability.target
-    need = sizes.replica.tp if sizes.replica is not None else sizes.placement.gpus if sizes.placement is not None else 1
+    need = (
+        sizes.replica.tp
+        if sizes.replica is not None
+        else sizes.placement.gpus
+        if sizes.placement is not None
+        else 1
+    )
     count = sizes.replicas[1] if sizes.replicas is not None else 1
     mean = GPU_HOURS_BETWEEN_FAILURES
+    if workload.training is not None:
+        return _interrupted(workload, cluster, sizes)
     reload = workload.availability.reload_seconds / 3600
     failures = need * count * HOURS_PER_YEAR / mean.value
     alone = 1 - need * reload / mean.value
     if target is None:
-        return Answer(question="downtime", title=title, scale="single-gpu", text=f"a restart is acceptable; expect {failures:.2g} failures a year of {need * count} GPU{'s' if need * count > 1 else ''}", how=mean.source, applies=False)
-    share = Quantity(value=alone, unit="share", low=1 - need * reload / mean.low, high=1 - need * reload / mean.high, source=mean.source)
+        return Answer(
+            question="downtime",
+            title=title,
+            scale="single-gpu",
+            text=f"a restart is acceptable; expect {failures:.2g} failures a year of {need * count} GPU{'s' if need * count > 1 else ''}",
+            how=mean.source,
+            applies=False,
+        )
+    share = Quantity(
+        value=alone,
+        unit="share",
+        low=1 - need * reload / mean.low,
+        high=1 - need * reload / mean.high,
+        source=mean.source,
+    )
     maintenance = target > 0.995
     if alone >= target and not maintenance and count == 1:
-        return Answer(question="downtime", title=title, scale=scale_of(need, cluster.gpus_per_node), gpus=need, text=f"yes: one replica answers {format_percent(alone, digits=3)} of the time, {format_percent(target, digits=2)} is wanted", how=mean.source, quantities=(("availability", share),))
+        return Answer(
+            question="downtime",
+            title=title,
+            scale=scale_of(need, cluster.gpus_per_node),
+            gpus=need,
+            text=f"yes: one replica answers {format_percent(alone, digits=3)} of the time, {format_percent(target, digits=2)} is wanted",
+            how=mean.source,
+            quantities=(("availability", share),),
+        )
     gpus = (count + 1) * need
-    why = "updates and maintenance alone take one replica out for longer than that" if alone >= target else f"one replica answers {format_percent(alone, digits=3)} of the time"
+    why = (
+        "updates and maintenance alone take one replica out for longer than that"
+        if alone >= target
+        else f"one replica answers {format_percent(alone, digits=3)} of the time"
+    )
     return Answer(
-        question="downtime", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus,
+        question="downtime", title=title, scale="cluster", gpus=gpus,
         text=f"no on {count * need}: {format_percent(target, digits=2)} is wanted; {why}: {count} + 1 replicas, {gpus} GPUs, on machines that fail apart",
         how=f"{mean.value:,.0f} GPU-hours between failures, {workload.availability.reload_seconds:g} s until a replacement serves; {mean.source}",
         quantities=(("availability_of_one", share),), confidence="medium",
     )  # fmt: skip
+
+
+def _interrupted(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
+    """What a failure costs a training run."""
+    mean = GPU_HOURS_BETWEEN_FAILURES
+    gpus = max(
+        sizes.placement.gpus if sizes.placement is not None else 1,
+        sizes.in_time[0] if sizes.in_time is not None else 1,
+    )
+    hours = 0.0
+    job = workload.training
+    if job is not None and job.tokens is not None and sizes.in_time is not None:
+        hours = job.tokens / sizes.in_time[1].value / 3600
+    expected = gpus * hours / mean.value
+    text = (
+        f"a run starts again from its last checkpoint; {expected:.2g} failures are expected in one run of {gpus} GPU{'s' if gpus > 1 else ''}"
+        if hours
+        else "a run starts again from its last checkpoint"
+    )
+    return Answer(
+        question="downtime",
+        title="may it go down",
+        scale="single-gpu",
+        text=text,
+        how=mean.source,
+        applies=False,
+        confidence="medium",
+    )
 
 
 def sensitivity(workload: Workload, cluster: Cluster) -> Answer:
@@ -233,9 +394,24 @@ def sensitivity(workload: Workload, cluster: Cluster) -> Answer:
     if s.regions:
         place = cluster.region or "not said"
         inside = cluster.region in s.regions
-        parts.append(f"only in {', '.join(s.regions)}: the cluster's region is {place}" + ("" if inside else ", which must be settled before anything is copied"))
-    asks = "machines of its own, access and audit that can be shown" if private else "no more than the usual isolation"
-    return Answer(question="sensitivity", title=title, scale="single-gpu", private=private, text=f"{'; '.join(parts)}: {asks}", how="data class and regimes as given; sensitivity asks for tenancy, not for size", confidence="high")
+        parts.append(
+            f"only in {', '.join(s.regions)}: the cluster's region is {place}"
+            + ("" if inside else ", which must be settled before anything is copied")
+        )
+    asks = (
+        "machines of its own, access and audit that can be shown"
+        if private
+        else "no more than the usual isolation"
+    )
+    return Answer(
+        question="sensitivity",
+        title=title,
+        scale="single-gpu",
+        private=private,
+        text=f"{'; '.join(parts)}: {asks}",
+        how="data class and regimes as given; sensitivity asks for tenancy, not for size",
+        confidence="high",
+    )
 
 
 def operations(workload: Workload, scale_gpus: int, cluster: Cluster) -> Answer:
@@ -244,11 +420,30 @@ def operations(workload: Workload, scale_gpus: int, cluster: Cluster) -> Answer:
     who = workload.budget.operations
     scale = scale_of(scale_gpus, cluster.gpus_per_node)
     options = {
-        "none": {"single-gpu": "a rented GPU with the engine's image", "one-node": "a managed machine", "cluster": "a managed Slurm or Kubernetes, or a dedicated cloud"},
-        "some": {"single-gpu": "any machine", "one-node": "one machine of your own or rented", "cluster": "managed metal with a managed scheduler"},
-        "platform-team": {"single-gpu": "any machine", "one-node": "any machine", "cluster": "metal of your own, Slurm or Kubernetes operated by the team"},
+        "none": {
+            "single-gpu": "a rented GPU with the engine's image",
+            "one-node": "a managed machine",
+            "cluster": "a managed Slurm or Kubernetes, or a dedicated cloud",
+        },
+        "some": {
+            "single-gpu": "any machine",
+            "one-node": "one machine of your own or rented",
+            "cluster": "managed metal with a managed scheduler",
+        },
+        "platform-team": {
+            "single-gpu": "any machine",
+            "one-node": "any machine",
+            "cluster": "metal of your own, Slurm or Kubernetes operated by the team",
+        },
     }[who]
-    return Answer(question="operations", title=title, scale="single-gpu", text=f"{who.replace('-', ' ')}: {options[scale]}", how="as given", confidence="medium")
+    return Answer(
+        question="operations",
+        title=title,
+        scale="single-gpu",
+        text=f"{who.replace('-', ' ')}: {options[scale]}",
+        how="as given",
+        confidence="medium",
+    )
 
 
 def tokens_text(value: float) -> str:

@@ -48,15 +48,23 @@ def training_variants(model: ModelShape, cluster: Cluster, base: Layout) -> list
     if base.recompute != "full":
         variants.append(replace(base, recompute="full"))
     if base.tp == 1:
-        widths = [d for d in valid_tensor_parallel(model, most=cluster.gpus_per_node) if d > 1 and cluster.gpus_per_node % d == 0]
+        widths = [
+            d
+            for d in valid_tensor_parallel(model, most=cluster.gpus_per_node)
+            if d > 1 and cluster.gpus_per_node % d == 0
+        ]
         variants += [replace(v, tp=widths[-1]) for v in list(variants) if widths]
     return variants
 
 
-def smallest_training(model: ModelShape, job: TrainingJob, cluster: Cluster, base: Layout, *, capacity: float) -> Placement | None:
+def smallest_training(
+    model: ModelShape, job: TrainingJob, cluster: Cluster, base: Layout, *, capacity: float
+) -> Placement | None:
     """The fewest GPUs on which one step fits, every state sharded over the replicas (FSDP); None = none does."""
     for gpus in gpu_counts(cluster):
-        for variant in training_variants(model, cluster, replace(base, dp=1, sharding="none", shard_degree=None)):
+        for variant in training_variants(
+            model, cluster, replace(base, dp=1, sharding="none", shard_degree=None)
+        ):
             ranks = variant.tp * variant.pp * variant.cp
             if gpus % ranks:
                 continue
@@ -69,7 +77,9 @@ def smallest_training(model: ModelShape, job: TrainingJob, cluster: Cluster, bas
     return None
 
 
-def smallest_in_time(model: ModelShape, job: TrainingJob, device: Device, cluster: Cluster, *, tokens: float, deadline: float) -> tuple[int, Band] | None:
+def smallest_in_time(
+    model: ModelShape, job: TrainingJob, device: Device, cluster: Cluster, *, tokens: float, deadline: float
+) -> tuple[int, Band] | None:
     """The fewest GPUs that finish a run in time, at the middle of the efficiency band; None where a peak is unknown."""
     one = training_tokens_per_second(model, job, device, 1)
     if one is None:
@@ -103,9 +113,13 @@ def replica(model: ModelShape, job: ServingJob, device: Device, *, tp: int) -> R
     if traffic is None:
         return None
     changed = replace(job, tp=tp)
-    memory = serving_memory(model, changed, device_bytes=device.torch_memory.value, is_a100="a100" in device.name)
+    memory = serving_memory(
+        model, changed, device_bytes=device.torch_memory.value, is_a100="a100" in device.name
+    )
     mean = traffic.input_tokens + traffic.output_tokens / 2
-    concurrency = min(memory.sequences(traffic.input_tokens + traffic.output_tokens), memory.budget.max_sequences)
+    concurrency = min(
+        memory.sequences(traffic.input_tokens + traffic.output_tokens), memory.budget.max_sequences
+    )
     if concurrency < 1:
         return None
     fp8 = memory.weight_format.bits == 8 and device.supports_fp8
@@ -121,8 +135,15 @@ def replica(model: ModelShape, job: ServingJob, device: Device, *, tp: int) -> R
         # While n requests are in flight each takes its own prefill and output x step; prefills of others interleave.
         return 1.0 / (p + traffic.output_tokens * s / concurrency)
 
-    saturation = Band(value=rate(prefill.value, step.value), low=rate(prefill.high, step.high), high=rate(prefill.low, step.low), source="1 / (prefill + output tokens x step / requests in flight)")
-    return Replica(tp=tp, memory=memory, concurrency=concurrency, saturation=saturation, tpot=step, prefill=prefill)
+    saturation = Band(
+        value=rate(prefill.value, step.value),
+        low=rate(prefill.high, step.high),
+        high=rate(prefill.low, step.low),
+        source="1 / (prefill + output tokens x step / requests in flight)",
+    )
+    return Replica(
+        tp=tp, memory=memory, concurrency=concurrency, saturation=saturation, tpot=step, prefill=prefill
+    )
 
 
 def narrowest_replica(model: ModelShape, job: ServingJob, device: Device, cluster: Cluster) -> Replica | None:

@@ -67,7 +67,9 @@ def sizes_of(workload: Workload, model: ModelShape, cluster: Cluster, base: Layo
         place = smallest_training(model, job, cluster, base, capacity=device.torch_memory.value)
         in_time = None
         if job.tokens is not None and workload.budget.deadline_seconds is not None:
-            in_time = smallest_in_time(model, job, device, cluster, tokens=job.tokens, deadline=workload.budget.deadline_seconds)
+            in_time = smallest_in_time(
+                model, job, device, cluster, tokens=job.tokens, deadline=workload.budget.deadline_seconds
+            )
         return Sizes(placement=place, in_time=in_time)
     if serving is None:
         return Sizes()
@@ -75,7 +77,9 @@ def sizes_of(workload: Workload, model: ModelShape, cluster: Cluster, base: Layo
     found = narrowest_replica(model, asked, device, cluster)
     counts = None
     if found is not None and serving.traffic is not None and serving.traffic.requests_per_second:
-        counts = replicas_needed(serving.traffic.requests_per_second, serving.traffic.peak_factor, found.saturation)
+        counts = replicas_needed(
+            serving.traffic.requests_per_second, serving.traffic.peak_factor, found.saturation
+        )
     return Sizes(replica=found, replicas=counts)
 
 
@@ -98,10 +102,12 @@ def judge(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout)
     scale = widest([scale_of(gpus, cluster.gpus_per_node), *(a.scale for a in counted)])
     deciding = tuple(a.question for a in counted if a.scale == scale and a.gpus == gpus) or ("fits",)
     ranks = {"low": 0, "medium": 1, "high": 2}
-    confidence: Confidence = min((a.confidence for a in counted if a.question in deciding), key=lambda c: ranks[c], default="medium")
+    confidence: Confidence = min(
+        (a.confidence for a in counted if a.question in deciding), key=lambda c: ranks[c], default="medium"
+    )
     return Verdict(
         scale=scale, tenancy="private" if any(a.private for a in answers) else "shared", gpus=gpus,
-        nodes=-(-gpus // cluster.gpus_per_node), confidence=confidence, deciding=deciding, answers=tuple(answers),
+        nodes=max(-(-gpus // cluster.gpus_per_node), 2 if scale == "cluster" else 1), confidence=confidence, deciding=deciding, answers=tuple(answers),
     )  # fmt: skip
 
 
@@ -114,12 +120,26 @@ def grown(workload: Workload, model: ModelShape, share: float) -> tuple[Workload
 
     job, serving = workload.training, workload.serving
     if job is not None:
-        job = replace(job, tokens=None if job.tokens is None else job.tokens * factor(g.tokens), sequence_length=max(1, round(job.sequence_length * factor(g.context))))
+        job = replace(
+            job,
+            tokens=None if job.tokens is None else job.tokens * factor(g.tokens),
+            sequence_length=max(1, round(job.sequence_length * factor(g.context))),
+        )
     if serving is not None and serving.traffic is not None:
         t = serving.traffic
         rate = None if t.requests_per_second is None else t.requests_per_second * factor(g.traffic)
-        length = None if serving.max_model_len is None else max(1, round(serving.max_model_len * factor(g.context)))
-        serving = replace(serving, max_model_len=length, traffic=replace(t, requests_per_second=rate, input_tokens=max(1, round(t.input_tokens * factor(g.context)))))
+        length = (
+            None
+            if serving.max_model_len is None
+            else max(1, round(serving.max_model_len * factor(g.context)))
+        )
+        serving = replace(
+            serving,
+            max_model_len=length,
+            traffic=replace(
+                t, requests_per_second=rate, input_tokens=max(1, round(t.input_tokens * factor(g.context)))
+            ),
+        )
     bigger = model
     if g.parameters != 1 and model.layers:
         count = max(1, round(len(model.layers) * factor(g.parameters)))
@@ -128,7 +148,9 @@ def grown(workload: Workload, model: ModelShape, share: float) -> tuple[Workload
     return replace(workload, training=job, serving=serving), bigger
 
 
-def _horizon(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, today: Verdict) -> Horizon:
+def _horizon(
+    workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, today: Verdict
+) -> Horizon:
     months = workload.growth.months
     later_workload, later_model = grown(workload, model, 1.0)
     later = judge(later_workload, later_model, cluster, base)
@@ -145,7 +167,9 @@ def _horizon(workload: Workload, model: ModelShape, cluster: Cluster, base: Layo
                 low = middle
         when = high * months
     if not changed:
-        text = f"in {months} months: the same" + ("" if workload.growth != type(workload.growth)() else "; no growth is given")
+        text = f"in {months} months: the same" + (
+            "" if workload.growth != type(workload.growth)() else "; no growth is given"
+        )
     elif when is None:
         text = f"in {months} months: {later.gpus} GPUs are enough"
     else:
@@ -153,43 +177,96 @@ def _horizon(workload: Workload, model: ModelShape, cluster: Cluster, base: Layo
     return Horizon(months=months, scale=later.scale, gpus=later.gpus, outgrown_in_months=when, text=text)
 
 
-def _flips(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, today: Verdict) -> tuple[Flip, ...]:
+def _flips(
+    workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, today: Verdict
+) -> tuple[Flip, ...]:
     """Single changes of the workload that change the scale or the number of GPUs."""
     candidates: list[tuple[str, Workload]] = []
     job, serving = workload.training, workload.serving
     if job is not None:
         if job.trains_all:
-            candidates.append(("LoRA instead of full fine-tuning", replace(workload, training=replace(job, method="lora"))))
-            candidates.append(("QLoRA instead of full fine-tuning", replace(workload, training=replace(job, method="qlora"))))
-            candidates.append(("all states in bf16", replace(workload, training=replace(job, precision="bf16"))))
+            candidates.append(
+                ("LoRA instead of full fine-tuning", replace(workload, training=replace(job, method="lora")))
+            )
+            candidates.append(
+                (
+                    "QLoRA instead of full fine-tuning",
+                    replace(workload, training=replace(job, method="qlora")),
+                )
+            )
+            candidates.append(
+                ("all states in bf16", replace(workload, training=replace(job, precision="bf16")))
+            )
         elif job.base_format is None:
-            candidates.append(("a 4-bit base (QLoRA)", replace(workload, training=replace(job, method="qlora"))))
+            candidates.append(
+                ("a 4-bit base (QLoRA)", replace(workload, training=replace(job, method="qlora")))
+            )
             candidates.append(("full fine-tuning", replace(workload, training=replace(job, method="full"))))
         else:
             candidates.append(("full fine-tuning", replace(workload, training=replace(job, method="full"))))
         if workload.budget.deadline_seconds is not None:
             for times in (2.0, 4.0, 0.5):
                 what = f"{times:g} times the deadline" if times > 1 else "half the deadline"
-                candidates.append((what, replace(workload, budget=replace(workload.budget, deadline_seconds=workload.budget.deadline_seconds * times))))
-        candidates.append(("4 times the sequence", replace(workload, training=replace(job, sequence_length=job.sequence_length * 4))))
+                candidates.append(
+                    (
+                        what,
+                        replace(
+                            workload,
+                            budget=replace(
+                                workload.budget, deadline_seconds=workload.budget.deadline_seconds * times
+                            ),
+                        ),
+                    )
+                )
+        candidates.append(
+            (
+                "4 times the sequence",
+                replace(workload, training=replace(job, sequence_length=job.sequence_length * 4)),
+            )
+        )
     if serving is not None:
         if serving.weights is None:
             candidates.append(("fp8 weights", replace(workload, serving=replace(serving, weights="fp8"))))
             candidates.append(("4-bit weights", replace(workload, serving=replace(serving, weights="awq"))))
         if serving.traffic is not None and serving.traffic.requests_per_second is not None:
             for times in (0.25, 0.5, 2.0, 4.0, 10.0):
-                busier = replace(serving.traffic, requests_per_second=serving.traffic.requests_per_second * times)
-                candidates.append((f"{times:g} times the traffic", replace(workload, serving=replace(serving, traffic=busier))))
-    if workload.availability.target is not None:
-        candidates.append(("a restart is acceptable", replace(workload, availability=replace(workload.availability, target=None))))
+                busier = replace(
+                    serving.traffic, requests_per_second=serving.traffic.requests_per_second * times
+                )
+                candidates.append(
+                    (
+                        f"{times:g} times the traffic",
+                        replace(workload, serving=replace(serving, traffic=busier)),
+                    )
+                )
+    if serving is None:
+        pass
+    elif workload.availability.target is not None:
+        candidates.append(
+            (
+                "a restart is acceptable",
+                replace(workload, availability=replace(workload.availability, target=None)),
+            )
+        )
     else:
-        candidates.append(("99.9 % availability", replace(workload, availability=replace(workload.availability, target=0.999))))
+        candidates.append(
+            (
+                "99.9 % availability",
+                replace(workload, availability=replace(workload.availability, target=0.999)),
+            )
+        )
     flips = []
     for change, other in candidates:
         then = judge(other, model, cluster, base)
         if then.scale != today.scale:
-            flips.append(Flip(change=change, then=f"{then.name}, {then.gpus} GPU{'s' if then.gpus > 1 else ''}"))
+            flips.append(
+                Flip(change=change, then=f"{then.name}, {then.gpus} GPU{'s' if then.gpus > 1 else ''}")
+            )
         elif then.gpus != today.gpus and (then.gpus <= today.gpus / 2 or then.gpus >= 2 * today.gpus):
-            flips.append(Flip(change=change, then=f"{then.gpus} GPU{'s' if then.gpus > 1 else ''} instead of {today.gpus}"))
+            flips.append(
+                Flip(
+                    change=change,
+                    then=f"{then.gpus} GPU{'s' if then.gpus > 1 else ''} instead of {today.gpus}",
+                )
+            )
     return tuple(flips[:6])
-

@@ -1,0 +1,1 @@
+"""The one oracle: memory, compute, and what they need."""

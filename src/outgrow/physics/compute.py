@@ -25,10 +25,25 @@ class Band:
     source: str
 
 
-TRAINING_BF16 = Band(value=0.42, low=0.28, high=0.56, source="model flops over dense bf16 peak of published bf16 runs on A100 and H100 (validation/data/training.csv, column norm_mfu_bf16)")
+TRAINING_BF16 = Band(
+    value=0.42,
+    low=0.28,
+    high=0.56,
+    source="model flops over dense bf16 peak of published bf16 runs on A100 and H100 (validation/data/training.csv, column norm_mfu_bf16)",
+)
 TRAINING_MOE = Band(value=0.22, low=0.10, high=0.35, source="the same for mixture-of-experts runs")
-DECODE_BANDWIDTH = Band(value=0.65, low=0.45, high=0.85, source="achieved over nominal memory bandwidth while decoding (published serving results)")
-PREFILL_COMPUTE = Band(value=0.50, low=0.30, high=0.70, source="achieved over dense peak while prefilling (published serving results)")
+DECODE_BANDWIDTH = Band(
+    value=0.65,
+    low=0.45,
+    high=0.85,
+    source="achieved over nominal memory bandwidth while decoding (published serving results)",
+)
+PREFILL_COMPUTE = Band(
+    value=0.50,
+    low=0.30,
+    high=0.70,
+    source="achieved over dense peak while prefilling (published serving results)",
+)
 
 
 def attention_flops_per_token(model: ModelShape, length: float, *, causal: bool = True) -> float:
@@ -78,10 +93,17 @@ def training_tokens_per_second(model: ModelShape, job: TrainingJob, device: Devi
     flops = training_flops_per_token(model, job)
     recompute = 1.0
     rate = gpus * peak / flops / recompute
-    return Band(value=rate * band.value, low=rate * band.low, high=rate * band.high, source=f"roofline: {flops:.3g} flop per token; {band.source}")
+    return Band(
+        value=rate * band.value,
+        low=rate * band.low,
+        high=rate * band.high,
+        source=f"roofline: {flops:.3g} flop per token; {band.source}",
+    )
 
 
-def prefill_seconds(model: ModelShape, device: Device, tokens: float, *, gpus: int = 1, fp8: bool = False) -> Band | None:
+def prefill_seconds(
+    model: ModelShape, device: Device, tokens: float, *, gpus: int = 1, fp8: bool = False
+) -> Band | None:
     """Time to read a prompt of `tokens`."""
     peak = peak_flops(device, fp8=fp8)
     if peak is None:
@@ -92,7 +114,14 @@ def prefill_seconds(model: ModelShape, device: Device, tokens: float, *, gpus: i
 
 
 def decode_step_seconds(
-    model: ModelShape, device: Device, *, weight_bytes: float, cache_bytes: float, sequences: float, gpus: int = 1, fp8: bool = False
+    model: ModelShape,
+    device: Device,
+    *,
+    weight_bytes: float,
+    cache_bytes: float,
+    sequences: float,
+    gpus: int = 1,
+    fp8: bool = False,
 ) -> Band | None:
     """Time of one decode step of `sequences`: the slower of reading weights and caches, and of multiplying.
 
@@ -103,8 +132,14 @@ def decode_step_seconds(
         return None
     read = (weight_bytes + cache_bytes) / device.memory_bandwidth.value
     multiply = sequences * 2.0 * (model.active_parameters - model.embedding_parameters) / (peak * gpus)
+
     def step(bandwidth: float, compute: float) -> float:
         return max(read / bandwidth, multiply / compute)
 
     b, c = DECODE_BANDWIDTH, PREFILL_COMPUTE
-    return Band(value=step(b.value, c.value), low=step(b.high, c.high), high=step(b.low, c.low), source=f"roofline: {b.source}")
+    return Band(
+        value=step(b.value, c.value),
+        low=step(b.high, c.high),
+        high=step(b.low, c.low),
+        source=f"roofline: {b.source}",
+    )

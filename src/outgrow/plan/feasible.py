@@ -32,7 +32,11 @@ class Violation:
 
 def valid_tensor_parallel(model: ModelShape, most: int = 16) -> tuple[int, ...]:
     """Tensor-parallel degrees that divide the query heads of every attention layer, up to `most`."""
-    heads = {x.mixer.heads for x in model.layers if x.mixer is not None and x.mixer.kind in ("attention", "latent", "compressed")}
+    heads = {
+        x.mixer.heads
+        for x in model.layers
+        if x.mixer is not None and x.mixer.kind in ("attention", "latent", "compressed")
+    }
     if not heads:
         heads = {x.mixer.heads for x in model.layers if x.mixer is not None} or {1}
     return tuple(d for d in range(1, most + 1) if all(h % d == 0 for h in heads))
@@ -64,32 +68,74 @@ def _tensor(model: ModelShape, layout: Layout, form: WeightFormat | None) -> lis
         mixer, ffn = layer.mixer, layer.ffn
         if isinstance(mixer, SelfAttention):
             if mixer.heads % tp:
-                found["heads"] = Violation(severity="error", what=f"{mixer.heads} query heads do not divide by tp = {tp}", legal=f"tp = {_legal_tp(model, tp)}")
+                found["heads"] = Violation(
+                    severity="error",
+                    what=f"{mixer.heads} query heads do not divide by tp = {tp}",
+                    legal=f"tp = {_legal_tp(model, tp)}",
+                )
             if mixer.kv_heads % tp and tp % mixer.kv_heads:
-                legal = [d for d in divisors(mixer.heads) if mixer.kv_heads % d == 0 or d % mixer.kv_heads == 0]
-                found["kv"] = Violation(severity="error", what=f"{mixer.kv_heads} key-value heads can be neither split nor copied evenly over tp = {tp}", legal=f"tp = {nearest(tp, legal)}")
+                legal = [
+                    d for d in divisors(mixer.heads) if mixer.kv_heads % d == 0 or d % mixer.kv_heads == 0
+                ]
+                found["kv"] = Violation(
+                    severity="error",
+                    what=f"{mixer.kv_heads} key-value heads can be neither split nor copied evenly over tp = {tp}",
+                    legal=f"tp = {nearest(tp, legal)}",
+                )
             elif tp > mixer.kv_heads:
-                found["kv"] = Violation(severity="info", what=f"{mixer.kv_heads} key-value heads are copied over tp = {tp}: beyond tp = {mixer.kv_heads} the cache per GPU stops shrinking", legal=f"tp <= {mixer.kv_heads}, or more replicas")
+                found["kv"] = Violation(
+                    severity="info",
+                    what=f"{mixer.kv_heads} key-value heads are copied over tp = {tp}: beyond tp = {mixer.kv_heads} the cache per GPU stops shrinking",
+                    legal=f"tp <= {mixer.kv_heads}, or more replicas",
+                )
         elif isinstance(mixer, LinearAttention) and (mixer.value_heads % tp or mixer.key_heads % tp):
-            found["linear"] = Violation(severity="error", what=f"{mixer.key_heads} key and {mixer.value_heads} value heads of linear attention do not divide by tp = {tp}", legal=f"tp = {nearest(tp, [d for d in divisors(mixer.key_heads) if mixer.value_heads % d == 0])}")
+            found["linear"] = Violation(
+                severity="error",
+                what=f"{mixer.key_heads} key and {mixer.value_heads} value heads of linear attention do not divide by tp = {tp}",
+                legal=f"tp = {nearest(tp, [d for d in divisors(mixer.key_heads) if mixer.value_heads % d == 0])}",
+            )
         elif isinstance(mixer, Mamba) and mixer.version == 2 and mixer.heads % tp:
-            found["mamba"] = Violation(severity="error", what=f"{mixer.heads} state-space heads do not divide by tp = {tp}", legal=f"tp = {nearest(tp, divisors(mixer.heads))}")
+            found["mamba"] = Violation(
+                severity="error",
+                what=f"{mixer.heads} state-space heads do not divide by tp = {tp}",
+                legal=f"tp = {nearest(tp, divisors(mixer.heads))}",
+            )
         elif mixer is not None and mixer.kind in ("latent", "compressed"):
             if mixer.heads % tp:
-                found["heads"] = Violation(severity="error", what=f"{mixer.heads} heads do not divide by tp = {tp}", legal=f"tp = {_legal_tp(model, tp)}")
-            found["latent"] = Violation(severity="info", what="the latent cache is copied to every tensor-parallel rank", legal="data-parallel attention divides it")
+                found["heads"] = Violation(
+                    severity="error",
+                    what=f"{mixer.heads} heads do not divide by tp = {tp}",
+                    legal=f"tp = {_legal_tp(model, tp)}",
+                )
+            found["latent"] = Violation(
+                severity="info",
+                what="the latent cache is copied to every tensor-parallel rank",
+                legal="data-parallel attention divides it",
+            )
         width = _expert_width(ffn, layout) or (ffn.intermediate if isinstance(ffn, FeedForward) else 0)
         if width and width % tp:
-            found["ffn"] = Violation(severity="error", what=f"a feed-forward width of {width:,} does not divide by tp = {tp}", legal=f"tp = {nearest(tp, divisors(width))}")
+            found["ffn"] = Violation(
+                severity="error",
+                what=f"a feed-forward width of {width:,} does not divide by tp = {tp}",
+                legal=f"tp = {nearest(tp, divisors(width))}",
+            )
         elif width and form is not None and form.group and form.bits == 4:
             part = width // tp
             step = max(form.group, KERNEL_TILE)
             if part % step:
                 legal = [d for d in divisors(width) if (width // d) % step == 0 and model.heads % d == 0]
-                found["group"] = Violation(severity="error", what=f"{width:,} / tp {tp} = {part:,} is no multiple of {step} (quantisation group {form.group}, kernel tile {KERNEL_TILE})", legal=f"tp = {nearest(tp, legal)}, or requantise with group {_fitting_group(part)}")
+                found["group"] = Violation(
+                    severity="error",
+                    what=f"{width:,} / tp {tp} = {part:,} is no multiple of {step} (quantisation group {form.group}, kernel tile {KERNEL_TILE})",
+                    legal=f"tp = {nearest(tp, legal)}, or requantise with group {_fitting_group(part)}",
+                )
     if model.vocab % tp:
         padded = -(-model.vocab // tp) * tp
-        found["vocab"] = Violation(severity="info", what=f"the vocabulary of {model.vocab:,} is padded to {padded:,} for tp = {tp}", legal="nothing to do")
+        found["vocab"] = Violation(
+            severity="info",
+            what=f"the vocabulary of {model.vocab:,} is padded to {padded:,} for tp = {tp}",
+            legal="nothing to do",
+        )
     return list(found.values())
 
 
@@ -106,9 +152,19 @@ def _experts(model: ModelShape, layout: Layout) -> list[Violation]:
     if layout.ep == 1:
         return []
     if not model.is_moe:
-        return [Violation(severity="error", what=f"ep = {layout.ep}, and the model has no experts", legal="ep = 1")]
+        return [
+            Violation(
+                severity="error", what=f"ep = {layout.ep}, and the model has no experts", legal="ep = 1"
+            )
+        ]
     if model.experts % layout.ep:
-        return [Violation(severity="error", what=f"{model.experts} experts do not divide by ep = {layout.ep}", legal=f"ep = {nearest(layout.ep, divisors(model.experts))}")]
+        return [
+            Violation(
+                severity="error",
+                what=f"{model.experts} experts do not divide by ep = {layout.ep}",
+                legal=f"ep = {nearest(layout.ep, divisors(model.experts))}",
+            )
+        ]
     return []
 
 
@@ -117,12 +173,25 @@ def _pipeline(model: ModelShape, layout: Layout) -> list[Violation]:
     if layout.stage_layers is not None:
         total = sum(layout.stage_layers)
         if total != layers:
-            return [Violation(severity="error", what=f"the stages hold {total} layers and the model has {layers}", legal=f"stage_layers that sum to {layers}", silent=True)]
+            return [
+                Violation(
+                    severity="error",
+                    what=f"the stages hold {total} layers and the model has {layers}",
+                    legal=f"stage_layers that sum to {layers}",
+                    silent=True,
+                )
+            ]
         return []
     if chunks == 1:
         return []
     if layers < chunks:
-        return [Violation(severity="error", what=f"{layers} layers cannot fill pp x vpp = {chunks} chunks", legal=f"pp x vpp <= {layers}")]
+        return [
+            Violation(
+                severity="error",
+                what=f"{layers} layers cannot fill pp x vpp = {chunks} chunks",
+                legal=f"pp x vpp <= {layers}",
+            )
+        ]
     if layers % chunks:
         even = [d for d in divisors(layers) if d % layout.vpp == 0 or layout.vpp == 1]
         base, rest = divmod(layers, chunks)
@@ -138,7 +207,13 @@ def _pipeline(model: ModelShape, layout: Layout) -> list[Violation]:
 def _batch(layout: Layout, job: TrainingJob | None, global_batch: int | None) -> list[Violation]:
     found = []
     if job is not None and layout.cp > 1 and job.sequence_length % (2 * layout.cp):
-        found.append(Violation(severity="error", what=f"a sequence of {job.sequence_length:,} does not divide by 2 x cp = {2 * layout.cp}", legal=f"a length that is a multiple of {2 * layout.cp}"))
+        found.append(
+            Violation(
+                severity="error",
+                what=f"a sequence of {job.sequence_length:,} does not divide by 2 x cp = {2 * layout.cp}",
+                legal=f"a length that is a multiple of {2 * layout.cp}",
+            )
+        )
     if global_batch is not None and global_batch % (layout.dp * layout.micro_batch):
         step = layout.dp * layout.micro_batch
         below, above = global_batch // step * step, -(-global_batch // step) * step
@@ -152,9 +227,27 @@ def _batch(layout: Layout, job: TrainingJob | None, global_batch: int | None) ->
 def _device(device: Device, *, fp8: bool, bf16: bool, form: WeightFormat | None) -> list[Violation]:
     found = []
     if fp8 and not device.supports_fp8:
-        found.append(Violation(severity="error", what=f"{device.title} does not multiply in fp8 (compute capability {device.compute_capability or 'n/a'}, 8.9 is needed)", legal="bf16, or fp8 as a storage format of weights"))
+        found.append(
+            Violation(
+                severity="error",
+                what=f"{device.title} does not multiply in fp8 (compute capability {device.compute_capability or 'n/a'}, 8.9 is needed)",
+                legal="bf16, or fp8 as a storage format of weights",
+            )
+        )
     elif form is not None and form.bits == 8 and "fp8" in form.name and not device.supports_fp8:
-        found.append(Violation(severity="warning", what=f"{device.title} has no fp8 units: fp8 weights are stored in 8 bits and multiplied in 16", legal="int8 weights, or a device of compute capability 8.9"))
+        found.append(
+            Violation(
+                severity="warning",
+                what=f"{device.title} has no fp8 units: fp8 weights are stored in 8 bits and multiplied in 16",
+                legal="int8 weights, or a device of compute capability 8.9",
+            )
+        )
     if bf16 and not device.supports_bf16:
-        found.append(Violation(severity="error", what=f"{device.title} has no bf16 (compute capability {device.compute_capability or 'n/a'}, 8.0 is needed)", legal="fp16, watching for overflow"))
+        found.append(
+            Violation(
+                severity="error",
+                what=f"{device.title} has no bf16 (compute capability {device.compute_capability or 'n/a'}, 8.0 is needed)",
+                legal="fp16, watching for overflow",
+            )
+        )
     return found

@@ -17,23 +17,43 @@ WEIGHTS_SHARE = 0.8
 """Weights may take this share of a GPU before a replica is spread over more of them."""
 
 
-def training_layout(job: TrainingJob, choice: LayoutChoice, gpus: int) -> tuple[Layout, tuple[Assumption, ...]]:
+def training_layout(
+    job: TrainingJob, choice: LayoutChoice, gpus: int
+) -> tuple[Layout, tuple[Assumption, ...]]:
     """What is given, completed: the rest is data parallel, with everything sharded over the replicas (FSDP)."""
     assumed = []
-    given = {name: value for name in ("tp", "pp", "vpp", "cp", "ep") if (value := getattr(choice, name)) is not None}
+    given = {
+        name: value
+        for name in ("tp", "pp", "vpp", "cp", "ep")
+        if (value := getattr(choice, name)) is not None
+    }
     model_ranks = given.get("tp", 1) * given.get("pp", 1) * given.get("cp", 1)
     dp = choice.dp if choice.dp is not None else max(1, gpus // model_ranks)
     if choice.dp is None and gpus > 1:
-        assumed.append(Assumption(name="layout.dp", value=str(dp), why=f"{gpus} GPUs over tp x pp x cp = {model_ranks}"))
+        assumed.append(
+            Assumption(name="layout.dp", value=str(dp), why=f"{gpus} GPUs over tp x pp x cp = {model_ranks}")
+        )
     sharding = choice.sharding
     if sharding is None:
         sharding = "zero3" if dp > 1 else "none"
         if dp > 1:
-            assumed.append(Assumption(name="layout.sharding", value="zero3", why="states, gradients and parameters sharded over the replicas (FSDP)"))
+            assumed.append(
+                Assumption(
+                    name="layout.sharding",
+                    value="zero3",
+                    why="states, gradients and parameters sharded over the replicas (FSDP)",
+                )
+            )
     recompute = choice.recompute
     if recompute is None:
         recompute = "full" if job.trains_all or job.method in ("lora", "qlora", "dora") else "none"
-        assumed.append(Assumption(name="layout.recompute", value=recompute, why="activation checkpointing is what fine-tuning scripts start with"))
+        assumed.append(
+            Assumption(
+                name="layout.recompute",
+                value=recompute,
+                why="activation checkpointing is what fine-tuning scripts start with",
+            )
+        )
     micro_batch = choice.micro_batch or 1
     if choice.micro_batch is None:
         assumed.append(Assumption(name="layout.micro_batch", value="1", why="the smallest step that runs"))
@@ -50,7 +70,9 @@ def with_accumulation(job: TrainingJob, layout: Layout) -> TrainingJob:
     return replace(job, accumulation=max(job.accumulation, steps))
 
 
-def serving_split(model: ModelShape, job: ServingJob, *, gpus: int, gpus_per_node: int, device_bytes: float) -> tuple[ServingJob, tuple[Assumption, ...]]:
+def serving_split(
+    model: ModelShape, job: ServingJob, *, gpus: int, gpus_per_node: int, device_bytes: float
+) -> tuple[ServingJob, tuple[Assumption, ...]]:
     """A serving job spread over `gpus`: the narrowest tensor parallelism whose weights leave room, replicas for the rest."""
     if job.tp * job.pp > 1 or gpus == 1:
         replicas = max(1, gpus // (job.tp * job.pp))
@@ -58,7 +80,9 @@ def serving_split(model: ModelShape, job: ServingJob, *, gpus: int, gpus_per_nod
     tp = narrowest_tensor_parallel(model, job, limit=min(gpus, gpus_per_node), device_bytes=device_bytes)
     replicas = max(1, gpus // tp)
     why = "the fewest GPUs whose weights leave room for a cache; the others serve as replicas"
-    return replace(job, tp=tp, replicas=replicas), (Assumption(name="serving.tp", value=f"{tp}, {replicas} replicas", why=why),)
+    return replace(job, tp=tp, replicas=replicas), (
+        Assumption(name="serving.tp", value=f"{tp}, {replicas} replicas", why=why),
+    )
 
 
 def narrowest_tensor_parallel(model: ModelShape, job: ServingJob, *, limit: int, device_bytes: float) -> int:

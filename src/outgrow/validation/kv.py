@@ -51,21 +51,56 @@ def predict_row(row: Row) -> list[Outcome]:
         recipe = recipe_for(row)
         model = model_named(str(recipe.model.get("like") or row["model"]))
         job = job_of(row, recipe.job)
-        if job.weights is not None and model.weights is not None and weight_format(job.weights).bits == model.weights.bits:
-            job = replace(job, weights=None)  # the checkpoint says more than the row: which tensors, which groups
-        known = [_bytes_per_token(row, value, model, job, group) for quantity, value in wanted if quantity == "kv_bytes_per_token"]
+        if (
+            job.weights is not None
+            and model.weights is not None
+            and weight_format(job.weights).bits == model.weights.bits
+        ):
+            job = replace(
+                job, weights=None
+            )  # the checkpoint says more than the row: which tensors, which groups
+        known = [
+            _bytes_per_token(row, value, model, job, group)
+            for quantity, value in wanted
+            if quantity == "kv_bytes_per_token"
+        ]
         wanted = [w for w in wanted if w[0] != "kv_bytes_per_token"]
         device = device_bytes(row, job)
         predicted = serving_memory(model, job, device_bytes=device, is_a100="A100" in row.get("gpu", ""))
     except (Unanswerable, OutgrowError) as error:
         reason = str(error).splitlines()[0]
-        return [*known, *(Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group) for q, m in wanted)] + [
-            Outcome(id=row["id"], quantity="fits", predicted=None, measured=float(not refused), reason=reason, group=group)
+        return [
+            *known,
+            *(
+                Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group)
+                for q, m in wanted
+            ),
+        ] + [
+            Outcome(
+                id=row["id"],
+                quantity="fits",
+                predicted=None,
+                measured=float(not refused),
+                reason=reason,
+                group=group,
+            )
         ]
     outcomes = known
     for quantity, value in wanted:
-        outcomes.append(_outcome(row, quantity, value, predicted, model, job, device, by_tokens=tokens is not None, group=group))
-    outcomes.append(Outcome(id=row["id"], quantity="fits", predicted=float(predicted.starts), measured=float(not refused), group=group))
+        outcomes.append(
+            _outcome(
+                row, quantity, value, predicted, model, job, device, by_tokens=tokens is not None, group=group
+            )
+        )
+    outcomes.append(
+        Outcome(
+            id=row["id"],
+            quantity="fits",
+            predicted=float(predicted.starts),
+            measured=float(not refused),
+            group=group,
+        )
+    )
     return outcomes
 
 
@@ -76,14 +111,29 @@ def _bytes_per_token(row: Row, value: float, model: ModelShape, job: ServingJob,
     if cost.state_per_sequence:
         # Engines print the tokens of a hybrid pool by a rule of their own: the quotient is no property of the model.
         reason = "hybrid cache: what the engine prints as tokens is not divided by bytes per token"
-        return Outcome(id=row["id"], quantity="kv_bytes_per_token", predicted=None, measured=value, reason=reason, group=group)
+        return Outcome(
+            id=row["id"],
+            quantity="kv_bytes_per_token",
+            predicted=None,
+            measured=value,
+            reason=reason,
+            group=group,
+        )
     answer = cost.charged_per_token
-    return Outcome(id=row["id"], quantity="kv_bytes_per_token", predicted=answer, measured=value, low=answer * 0.995, high=answer * 1.005, group=group)
+    return Outcome(
+        id=row["id"],
+        quantity="kv_bytes_per_token",
+        predicted=answer,
+        measured=value,
+        low=answer * 0.995,
+        high=answer * 1.005,
+        group=group,
+    )
 
 
 def model_named(text: str) -> ModelShape:
     """The model that a row means: its name, or the first name of the catalogue inside of its description."""
-    words = [text, text.split(" (")[0], *re.findall(r"\(([^)]*)\)", text), *re.findall(r"[\w.-]+", text)]
+    words = [text, text.split(" (", maxsplit=1)[0], *re.findall(r"\(([^)]*)\)", text), *re.findall(r"[\w.-]+", text)]
     for word in words:
         try:
             return catalog.model(word.removesuffix(" class").strip())
@@ -98,16 +148,30 @@ def _outcome(
 ) -> Outcome:  # fmt: skip
     ledger = predicted
     if quantity == "kv_capacity_from_log":
-        printed = {name: number(row, f"{name}_gib" if name != "weights" else "weights_gib_per_gpu") for name in _PRINTED}
+        printed = {
+            name: number(row, f"{name}_gib" if name != "weights" else "weights_gib_per_gpu")
+            for name in _PRINTED
+        }
         terms: dict[str, Any] = {
             "weights_bytes": (printed["weights"] or 0) * GIB, "activation_bytes": (printed["activation_peak"] or 0) * GIB,
             "non_torch_bytes": (printed["non_torch"] or 0) * GIB, "graph_bytes": 0.0,
         }  # fmt: skip
-        ledger = serving_memory(model, replace(job, **terms), device_bytes=device, is_a100="A100" in row.get("gpu", ""))
+        ledger = serving_memory(
+            model, replace(job, **terms), device_bytes=device, is_a100="A100" in row.get("gpu", "")
+        )
     answer = float(reported_tokens(row, ledger)) if by_tokens else ledger.cache_bytes
     low, high = interval(ledger, answer)
     note = "; ".join(f"{t.name} {t.bytes / GIB:.2f}" for t in ledger.terms)
-    return Outcome(id=row["id"], quantity=quantity, predicted=answer, measured=value, low=low, high=high, group=group, note=note)
+    return Outcome(
+        id=row["id"],
+        quantity=quantity,
+        predicted=answer,
+        measured=value,
+        low=low,
+        high=high,
+        group=group,
+        note=note,
+    )
 
 
 def interval(memory: ServingMemory, value: float) -> tuple[float, float]:
@@ -152,7 +216,9 @@ def job_of(row: Mapping[str, str], extra: Mapping[str, Any]) -> ServingJob:
     """The serving job of a row: its columns, and what its note quotes of the command line."""
     engine = row.get("engine", "")
     note = f"{row.get('note', '')} {row.get('concurrency_or_qps', '')}".replace("_", "-")
-    kind = "sglang" if "sglang" in engine.lower() else "tensorrt-llm" if "tensorrt" in engine.lower() else "vllm"
+    kind = (
+        "sglang" if "sglang" in engine.lower() else "tensorrt-llm" if "tensorrt" in engine.lower() else "vllm"
+    )
     settings: dict[str, Any] = {
         "engine": kind, "engine_version": engine, "tp": whole(row, "tp") or 1, "pp": whole(row, "pp") or 1,
         "weights": weights_of(row.get("weights_precision", "")), "max_model_len": whole(row, "max_model_len"),
@@ -166,7 +232,11 @@ def job_of(row: Mapping[str, str], extra: Mapping[str, Any]) -> ServingJob:
         settings["ep"] = experts
     if fraction:
         settings["memory_fraction"] = float(fraction[0])
-    for flag, name in (("max-num-seqs", "max_sequences"), ("max-num-batched-tokens", "max_batched_tokens"), ("block-size", "block_tokens")):
+    for flag, name in (
+        ("max-num-seqs", "max_sequences"),
+        ("max-num-batched-tokens", "max_batched_tokens"),
+        ("block-size", "block_tokens"),
+    ):
         found = re.search(rf"{flag}[ =]+(\d+)", note)
         if found:
             settings[name] = int(found[1])

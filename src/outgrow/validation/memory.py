@@ -38,7 +38,9 @@ def predict_rows(rows: list[Row]) -> list[Outcome]:
 
 def failed(row: Mapping[str, str]) -> bool:
     """Whether the run ended for lack of memory."""
-    return bool(re.search(r"RUN FAILED|\bOOM\b|out of memory", row.get("note", ""), re.IGNORECASE)) and not row.get("peak_mem_gb")
+    return bool(
+        re.search(r"RUN FAILED|\bOOM\b|out of memory", row.get("note", ""), re.IGNORECASE)
+    ) and not row.get("peak_mem_gb")
 
 
 def predict_row(row: Row) -> list[Outcome]:
@@ -60,21 +62,54 @@ def predict_row(row: Row) -> list[Outcome]:
         device = device_of(row)
     except (Unanswerable, OutgrowError) as error:
         reason = str(error).splitlines()[0]
-        result = [Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group) for q, m in wanted]
-        result.append(Outcome(id=row["id"], quantity="fits", predicted=None, measured=float(not did_fail), reason=reason, group=group))
+        result = [
+            Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group)
+            for q, m in wanted
+        ]
+        result.append(
+            Outcome(
+                id=row["id"],
+                quantity="fits",
+                predicted=None,
+                measured=float(not did_fail),
+                reason=reason,
+                group=group,
+            )
+        )
         return result
     outcomes = []
     for name, value in wanted:
-        total = {"allocated_bytes": breakdown.allocated, "reserved_bytes": breakdown.reserved, "device_bytes": breakdown.device}[name]
+        total = {
+            "allocated_bytes": breakdown.allocated,
+            "reserved_bytes": breakdown.reserved,
+            "device_bytes": breakdown.device,
+        }[name]
         low, high = total.low + extra, total.high + extra
         note = f"peak in {breakdown.phase}"
         outcomes.append(
-            Outcome(id=row["id"], quantity=name, predicted=max(total.value, extra), measured=value, low=low, high=high, group=group, note=note)
+            Outcome(
+                id=row["id"],
+                quantity=name,
+                predicted=max(total.value, extra),
+                measured=value,
+                low=low,
+                high=high,
+                group=group,
+                note=note,
+            )
         )
     if device is not None:
         room = device.torch_memory_bytes
         fits = breakdown.needed_bytes <= room
-        outcomes.append(Outcome(id=row["id"], quantity="fits", predicted=float(fits), measured=float(not did_fail), group=group))
+        outcomes.append(
+            Outcome(
+                id=row["id"],
+                quantity="fits",
+                predicted=float(fits),
+                measured=float(not did_fail),
+                group=group,
+            )
+        )
     return outcomes
 
 
@@ -121,7 +156,9 @@ def predict(row: Row) -> tuple[Breakdown, float]:
         model = replace(model, vocab=-(-model.vocab // step) * step)
     job = job_of(row, recipe, layout)
     device = device_of(row)
-    stages = training_memory(model, job, layout, capacity_bytes=device.torch_memory_bytes if device is not None else None)
+    stages = training_memory(
+        model, job, layout, capacity_bytes=device.torch_memory_bytes if device is not None else None
+    )
     peak = worst(stages)
     extra = 0.0
     if recipe.evaluation:
@@ -138,14 +175,29 @@ def model_of(row: Mapping[str, str], recipe: Recipe) -> ModelShape:
         "hidden_size": whole(row, "hidden"), "num_attention_heads": whole(row, "heads"), "intermediate_size": whole(row, "ffn"),
         "vocab_size": whole(row, "vocab"), "num_hidden_layers": layers, "num_key_value_heads": whole(row, "kv_heads"),
     }  # fmt: skip
-    complete = all(columns[key] for key in ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_size", "num_hidden_layers"))
+    complete = all(
+        columns[key]
+        for key in (
+            "hidden_size",
+            "num_attention_heads",
+            "intermediate_size",
+            "vocab_size",
+            "num_hidden_layers",
+        )
+    )
     try:
         model = catalog.model(name)
     except OutgrowError:
         if not complete:
-            raise Unanswerable(f"model {row['model']!r} is not in the catalogue and its dimensions are not stated") from None
+            raise Unanswerable(
+                f"model {row['model']!r} is not in the catalogue and its dimensions are not stated"
+            ) from None
         return resolve({"model_type": "llama", **{k: v for k, v in columns.items() if v}}, name=name)
-    same_width = columns["hidden_size"] in (None, model.hidden) and columns["num_key_value_heads"] in (None, model.kv_heads, model.heads)
+    same_width = columns["hidden_size"] in (None, model.hidden) and columns["num_key_value_heads"] in (
+        None,
+        model.kv_heads,
+        model.heads,
+    )
     if complete and not model.is_moe and not same_width:
         return resolve({"model_type": "llama", **{k: v for k, v in columns.items() if v}}, name=name)
     if layers and layers != len(model.layers):
@@ -226,7 +278,13 @@ def _recompute(text: str) -> str:
 def job_of(row: Mapping[str, str], recipe: Recipe, layout: Layout) -> TrainingJob:
     """The job of a row: its columns, with what its recipe adds. A sequence length is needed."""
     task = row.get("task", "")
-    settings: dict[str, Any] = {"method": "lora" if task == "lora" or task.startswith("peft:") else "qlora" if task == "qlora" else "full"}
+    settings: dict[str, Any] = {
+        "method": "lora"
+        if task == "lora" or task.startswith("peft:")
+        else "qlora"
+        if task == "qlora"
+        else "full"
+    }
     precision = row.get("precision", "")
     if "fp32" in precision and "bf16" not in precision:
         settings["precision"] = "fp32"

@@ -36,12 +36,20 @@ def read_rows(path: Path, needed: tuple[str, ...] = ("id",)) -> list[Row]:
         if missing:
             known = ", ".join(header[:12])
             raise InputError(
-                f"{path} lacks the columns {', '.join(missing)}.", hint=f"it has {known or 'no header'}; see validation/README.md"
+                f"{path} lacks the columns {', '.join(missing)}.",
+                hint=f"it has {known or 'no header'}; see validation/README.md",
             )
         rows, problems = [], []
         for number, raw in enumerate(reader, start=2):
             if None in raw or None in raw.values():
-                problems.append(Problem(path="", line=number, file=str(path), message="has another number of columns than the header"))
+                problems.append(
+                    Problem(
+                        path="",
+                        line=number,
+                        file=str(path),
+                        message="has another number of columns than the header",
+                    )
+                )
                 continue
             rows.append({key: (value or "").strip() for key, value in raw.items()})
     except csv.Error as error:

@@ -42,4 +42,6 @@ def problems_of(value: object, path: str = "") -> Iterator[Problem]:
         elif isinstance(item, int | float) and not isinstance(item, bool) and field.name in BOUNDS:
             low, high = BOUNDS[field.name]
             if not math.isfinite(item) or not low <= item <= high:
-                yield Problem(path=where, message=f"must be between {low:g} and {high:g}", value=item, has_value=True)
+                yield Problem(
+                    path=where, message=f"must be between {low:g} and {high:g}", value=item, has_value=True
+                )

@@ -7,7 +7,7 @@ Every mixer answers the same four questions, so that nobody else needs to know i
   `span`                     how many tokens back the cache is ever read; None = all of them
 """
 
-# ruff: noqa: D102 (the questions are explained once, above)
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -112,7 +112,9 @@ class Layer:
         for mixer in (self.mixer, self.cross_attention):
             if mixer is not None:
                 attends = mixer.kind in ("attention", "latent", "compressed")
-                counts[TensorClass.ATTENTION if attends else TensorClass.RECURRENT] += mixer.parameters(hidden)
+                counts[TensorClass.ATTENTION if attends else TensorClass.RECURRENT] += mixer.parameters(
+                    hidden
+                )
         if isinstance(self.ffn, FeedForward):
             counts[TensorClass.FFN] += self.ffn.parameters(hidden)
         elif self.ffn is not None:
@@ -213,7 +215,9 @@ class ModelShape:
     @property
     def active_parameters(self) -> int:
         """Parameters that one text token passes through, embedding and head included, towers not."""
-        idle = sum(layer.parameters(self.hidden) - layer.active_parameters(self.hidden) for layer in self.layers)
+        idle = sum(
+            layer.parameters(self.hidden) - layer.active_parameters(self.hidden) for layer in self.layers
+        )
         return self.language_parameters - idle
 
     @property
@@ -227,7 +231,11 @@ class ModelShape:
     @property
     def attention_layers(self) -> tuple[Layer, ...]:
         """Layers that keep a cache that grows with the context."""
-        return tuple(x for x in self.layers if x.mixer is not None and x.mixer.kind in ("attention", "latent", "compressed"))
+        return tuple(
+            x
+            for x in self.layers
+            if x.mixer is not None and x.mixer.kind in ("attention", "latent", "compressed")
+        )
 
     @property
     def heads(self) -> int:

@@ -63,9 +63,13 @@ FORMATS: dict[str, WeightFormat] = {
     "int4": WeightFormat(name="int4", bits=4, group=32, scale_bits=16, method="compressed-tensors"),
     # bitsandbytes: blocks of 64 share a scale; double quantisation stores it in 8 bits plus 32 bits per 256 blocks.
     "nf4": WeightFormat(name="nf4", bits=4, group=64, scale_bits=32, method="bitsandbytes"),
-    "nf4-double": WeightFormat(name="nf4-double", bits=4, group=64, scale_bits=8 + 32 / 256, method="bitsandbytes"),
+    "nf4-double": WeightFormat(
+        name="nf4-double", bits=4, group=64, scale_bits=8 + 32 / 256, method="bitsandbytes"
+    ),
     "bnb-int8": WeightFormat(name="bnb-int8", bits=8, method="bitsandbytes"),
-    "mxfp4": WeightFormat(name="mxfp4", bits=4, group=32, scale_bits=8, experts_only=True, pad=256, method="mxfp4"),
+    "mxfp4": WeightFormat(
+        name="mxfp4", bits=4, group=32, scale_bits=8, experts_only=True, pad=256, method="mxfp4"
+    ),
     "nvfp4": WeightFormat(name="nvfp4", bits=4, group=16, scale_bits=8, ffn_only=True, method="modelopt"),
     # llama.cpp k-quants: bits per weight over a whole file, embeddings and head included.
     "q4_k_m": WeightFormat(name="q4_k_m", bits=4.85, method="gguf", covers_head=True, covers_embedding=True),
@@ -88,7 +92,11 @@ def weight_format(name: str) -> WeightFormat:
     key = ALIASES.get(key, key)
     if key not in FORMATS:
         problem = Problem(
-            path="weights", message="unknown weight format", value=name, has_value=True, hint="one of " + ", ".join(FORMATS)
+            path="weights",
+            message="unknown weight format",
+            value=name,
+            has_value=True,
+            hint="one of " + ", ".join(FORMATS),
         )
         raise InputError("Cannot read the weight format.", problems=[problem])
     return FORMATS[key]

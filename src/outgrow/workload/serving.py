@@ -80,4 +80,4 @@ class ServingJob:
     non_torch_bytes: float | None = None
     graph_bytes: float | None = None
     traffic: Traffic | None = None
-    targets: Targets = Targets()  # noqa: RUF009 (a frozen value)
+    targets: Targets = Targets()

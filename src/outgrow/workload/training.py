@@ -9,9 +9,30 @@ from outgrow.workload.quantization import FORMATS, WeightFormat
 
 Method = Literal["full", "lora", "dora", "qlora", "frozen"]
 Optimizer = Literal[
-    "adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "adafactor", "lion", "lion-8bit", "sgd", "sgd-momentum", "muon", "none"
+    "adamw",
+    "adamw-8bit",
+    "paged-adamw",
+    "paged-adamw-8bit",
+    "adafactor",
+    "lion",
+    "lion-8bit",
+    "sgd",
+    "sgd-momentum",
+    "muon",
+    "none",
 ]
-Loss = Literal["plain", "plain-shifted", "plain-no-upcast", "in-place", "compiled", "chunked", "fused", "parallel", "parallel-fused", "parallel-unfused"]
+Loss = Literal[
+    "plain",
+    "plain-shifted",
+    "plain-no-upcast",
+    "in-place",
+    "compiled",
+    "chunked",
+    "fused",
+    "parallel",
+    "parallel-fused",
+    "parallel-unfused",
+]
 Kernels = Literal["eager", "triton", "compiled", "fused"]
 AttentionKernel = Literal["flash", "flash-expanded", "flash-fp8", "math"]
 Objective = Literal["pretrain", "sft", "dpo", "ppo", "grpo"]

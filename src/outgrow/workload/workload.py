@@ -114,5 +114,7 @@ class Workload:
     def __post_init__(self) -> None:
         if (self.training is None) == (self.serving is None):
             found = "neither" if self.training is None else "both"
-            problem = Problem(path="", message=f"give exactly one of `training:` and `serving:`; {found} is given")
+            problem = Problem(
+                path="", message=f"give exactly one of `training:` and `serving:`; {found} is given"
+            )
             raise InputError("This is not a workload.", problems=[problem])

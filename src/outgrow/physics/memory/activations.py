@@ -116,7 +116,9 @@ def layer_activations(layer: Layer, model: ModelShape, job: TrainingJob, layout:
         kept = c.r * c.h / c.sp
     elif layout.recompute == "selective":
         kept = _selective(c, layer, job, full)
-    return LayerActivations(kept=kept, full=full, transient=_transient(c, layer, layout, job), parts=tuple(parts.items()))
+    return LayerActivations(
+        kept=kept, full=full, transient=_transient(c, layer, layout, job), parts=tuple(parts.items())
+    )
 
 
 def _norm(c: _Context, layer: Layer, model: ModelShape, feeds: str) -> float:
@@ -145,7 +147,10 @@ def _mixer(c: _Context, mixer: Mixer, job: TrainingJob) -> dict[str, float]:
             k, v = mixer.heads * mixer.head_dim / c.tp, mixer.heads * mixer.value_dim / c.tp
         out = mixer.heads * mixer.value_dim / c.tp
         width = FP8 if job.attention == "flash-fp8" else c.a
-        parts = {"queries, keys, values": width * (q + k + v), "attention output": width * out + FP32 * mixer.heads / c.tp}
+        parts = {
+            "queries, keys, values": width * (q + k + v),
+            "attention output": width * out + FP32 * mixer.heads / c.tp,
+        }
         if mixer.qk_norm_parameters and c.kernels == "eager":
             parts["query and key norms"] = (FP32 + (c.a if c.trains_all else 0.0)) * (q + k)
         elif mixer.qk_norm_parameters:
@@ -177,7 +182,9 @@ def _mixer(c: _Context, mixer: Mixer, job: TrainingJob) -> dict[str, float]:
         value = mixer.value_heads * mixer.value_head_dim / c.tp
         conv = mixer.conv_width / c.tp
         # Projections, convolution in and out, normalised queries and keys, gate, output and its norm.
-        return {"linear attention": c.a * (3 * conv + 4 * value) + FP32 * (2 * mixer.value_heads / c.tp + value)}
+        return {
+            "linear attention": c.a * (3 * conv + 4 * value) + FP32 * (2 * mixer.value_heads / c.tp + value)
+        }
     if isinstance(mixer, Mamba):
         inner, conv = mixer.inner / c.tp, mixer.conv_width / c.tp
         return {"state space": c.a * (2 * conv + 4 * inner) + FP32 * mixer.heads / c.tp * 2}
@@ -197,7 +204,9 @@ def _gated(c: _Context, width: float, *, gated: bool, down_gradient: bool) -> fl
     return c.a * 3 * width + product
 
 
-def _ffn(c: _Context, ffn: FeedForward | MixtureOfExperts, layout: Layout, job: TrainingJob) -> dict[str, float]:
+def _ffn(
+    c: _Context, ffn: FeedForward | MixtureOfExperts, layout: Layout, job: TrainingJob
+) -> dict[str, float]:
     if isinstance(ffn, FeedForward):
         size = _gated(c, ffn.intermediate / c.tp, gated=ffn.gated, down_gradient=c.weight_gradient("down"))
         return {"feed-forward": size}
@@ -207,7 +216,9 @@ def _ffn(c: _Context, ffn: FeedForward | MixtureOfExperts, layout: Layout, job: 
     routed = _gated(c, ffn.intermediate / layout.expert_tp, gated=ffn.gated, down_gradient=experts) * copies
     parts = {
         "router": 2 * FP32 * ffn.experts / c.sp,
-        "tokens sent to experts": c.a * width * copies / (c.sp if layout.expert_tp == 1 else 1) if experts else 0.0,
+        "tokens sent to experts": c.a * width * copies / (c.sp if layout.expert_tp == 1 else 1)
+        if experts
+        else 0.0,
         "experts": routed / (c.sp if layout.expert_tp == 1 and c.tp > 1 else 1),
     }
     if c.kernels != "fused":
@@ -243,7 +254,11 @@ def _selective(c: _Context, layer: Layer, job: TrainingJob, full: float) -> floa
     Megatron's drops what flash attention does not keep anyway. PyTorch's per-operation policy keeps every second
     matrix product and the attention output: queries, values, gate and down projection of a block, and its input.
     """
-    if c.kernels == "fused" or not isinstance(layer.mixer, SelfAttention) or not isinstance(layer.ffn, FeedForward):
+    if (
+        c.kernels == "fused"
+        or not isinstance(layer.mixer, SelfAttention)
+        or not isinstance(layer.ffn, FeedForward)
+    ):
         return full
     mixer = layer.mixer
     q, v = mixer.heads * mixer.head_dim / c.tp, mixer.kv_heads * mixer.value_dim / c.tp

@@ -83,11 +83,15 @@ def version_of(text: str | None) -> tuple[int, int, int] | None:
     return min(latest, (0, 7, 3)) if latest is not None and "V0" in words else latest
 
 
-def engine_budget(job: ServingJob, *, device_bytes: float, is_a100: bool, context_length: int, multimodal: bool) -> EngineBudget:
+def engine_budget(
+    job: ServingJob, *, device_bytes: float, is_a100: bool, context_length: int, multimodal: bool
+) -> EngineBudget:
     """Defaults of the engine's version, with what the job sets instead."""
     match job.engine:
         case "vllm":
-            return _vllm(job, device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal)
+            return _vllm(
+                job, device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal
+            )
         case "sglang":
             return _sglang(job, device_bytes, multimodal=multimodal)
         case "tensorrt-llm":
@@ -114,7 +118,9 @@ def graph_bytes(sequences: int) -> float:
     return (0.05 + 0.45 * min(1.0, sequences / 256)) * GIB
 
 
-def _vllm(job: ServingJob, device_bytes: float, *, is_a100: bool, context_length: int, multimodal: bool) -> EngineBudget:
+def _vllm(
+    job: ServingJob, device_bytes: float, *, is_a100: bool, context_length: int, multimodal: bool
+) -> EngineBudget:
     version = version_of(job.engine_version) or (*CURRENT_VLLM, 0)
     early_v1 = version < (0, 8) and "V1" in (job.engine_version or "")
     large = device_bytes >= LARGE_DEVICE and not is_a100
@@ -136,7 +142,7 @@ def _vllm(job: ServingJob, device_bytes: float, *, is_a100: bool, context_length
     charges_context = (0, 6, 3) <= version < (0, 7) or (0, 8) <= version < (0, 9, 2) or early_v1
     if version < (0, 11):
         communication = communication_bytes(job.tp)
-        if (0, 9, 2) <= version and job.tp > 1:
+        if version >= (0, 9, 2) and job.tp > 1:
             communication += 0.9 * GIB  # collectives were initialised after the snapshot
     else:
         communication = 0.42 * GIB if job.tp > 1 else 0.0
@@ -168,7 +174,9 @@ def _sglang(job: ServingJob, device_bytes: float, *, multimodal: bool) -> Engine
     reserved = (512 + 1.5 * max(chunk, 2048) + 2 * graphs + job.tp * job.pp / 8 * 1024) * MIB
     if device_bytes > 60 * GIB:
         reserved = max(reserved, 10240 * MIB)
-    fraction = job.memory_fraction or (device_bytes - reserved) / device_bytes * (0.95 if multimodal and job.memory_fraction is None else 1.0)
+    fraction = job.memory_fraction or (device_bytes - reserved) / device_bytes * (
+        0.95 if multimodal and job.memory_fraction is None else 1.0
+    )
     return EngineBudget(
         memory_fraction=fraction, max_batched_tokens=chunk, max_sequences=job.max_sequences or 2 * graphs,
         block_tokens=job.block_tokens or 1, sampler_bytes=FUSED_SAMPLER, profile_extra_bytes=0.0,

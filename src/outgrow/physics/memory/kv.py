@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from outgrow.workload.mixers import CompressedAttention, LatentAttention, LinearAttention, Mamba, SelfAttention, ShortConvolution
+from outgrow.workload.mixers import (
+    CompressedAttention,
+    LatentAttention,
+    LinearAttention,
+    Mamba,
+    SelfAttention,
+    ShortConvolution,
+)
 from outgrow.workload.model import Layer, ModelShape
 
 STATE_BYTES = 2.0
@@ -39,7 +46,10 @@ def layer_state_bytes(layer: Layer, tp: int, *, recurrent_bytes: float = RECURRE
         recurrent = mixer.value_heads * mixer.key_head_dim * mixer.value_head_dim
         return (recurrent * recurrent_bytes + mixer.conv_width * (mixer.conv_kernel - 1) * STATE_BYTES) / tp
     if isinstance(mixer, Mamba):
-        return (mixer.inner * mixer.state * recurrent_bytes + mixer.conv_width * (mixer.conv_kernel - 1) * STATE_BYTES) / tp
+        return (
+            mixer.inner * mixer.state * recurrent_bytes
+            + mixer.conv_width * (mixer.conv_kernel - 1) * STATE_BYTES
+        ) / tp
     if isinstance(mixer, ShortConvolution):
         return mixer.width * mixer.kernel * STATE_BYTES / tp
     if isinstance(mixer, CompressedAttention):
@@ -73,7 +83,14 @@ class CacheCost:
         return self.full_per_token * tokens + self.windowed_per_token * windowed + self.state_per_sequence
 
 
-def cache_cost(model: ModelShape, *, tp: int = 1, cache_bytes: float = 2.0, layers: tuple[int, ...] | None = None, latent_alignment: int = 1) -> CacheCost:
+def cache_cost(
+    model: ModelShape,
+    *,
+    tp: int = 1,
+    cache_bytes: float = 2.0,
+    layers: tuple[int, ...] | None = None,
+    latent_alignment: int = 1,
+) -> CacheCost:
     """Cost of the cache on one GPU; `layers` = indices of a pipeline stage, None = all."""
     chosen = model.layers if layers is None else tuple(model.layers[i] for i in layers)
     full = windowed = state = cross = 0.0
@@ -92,7 +109,11 @@ def cache_cost(model: ModelShape, *, tp: int = 1, cache_bytes: float = 2.0, laye
             heads = max(1.0, attention.kv_heads / tp)
             cross += heads * (attention.head_dim + attention.value_dim) * cache_bytes * times
     return CacheCost(
-        full_per_token=full, windowed_per_token=windowed, window=window, state_per_sequence=state, cross_per_image_token=cross
+        full_per_token=full,
+        windowed_per_token=windowed,
+        window=window,
+        state_per_sequence=state,
+        cross_per_image_token=cross,
     )
 
 
@@ -158,7 +179,14 @@ def pool(model: ModelShape, size: float, *, tp: int, cache_bytes: float, block_t
     kinds: Counter[tuple[str, int, float]] = Counter()
     state = 0.0
     # Layers that compress by different ratios share one page size and hold the same tokens in it.
-    compressed = max((layer_cache_bytes(x, tp, cache_bytes) for x in set(chosen) if isinstance(x.mixer, CompressedAttention)), default=0.0)
+    compressed = max(
+        (
+            layer_cache_bytes(x, tp, cache_bytes)
+            for x in set(chosen)
+            if isinstance(x.mixer, CompressedAttention)
+        ),
+        default=0.0,
+    )
     for layer, times in Counter(chosen).items():
         per_token = layer_cache_bytes(layer, tp, cache_bytes)
         if isinstance(layer.mixer, CompressedAttention) and per_token:
@@ -185,4 +213,6 @@ def pool(model: ModelShape, size: float, *, tp: int, cache_bytes: float, block_t
     for (kind, window, width), count in sorted(kinds.items()):
         held = max(block_tokens, int(page // width) // block_tokens * block_tokens) if width else 0
         groups += [Group(kind=kind, window=window, page_tokens=held)] * (-(-count // group))
-    return Pool(bytes=size, page_bytes=page, group_layers=group, groups=tuple(groups), window_slack=window_slack)
+    return Pool(
+        bytes=size, page_bytes=page, group_layers=group, groups=tuple(groups), window_slack=window_slack
+    )

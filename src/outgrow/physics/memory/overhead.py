@@ -76,10 +76,32 @@ def with_overhead(
     reserved = allocated + gap + idle
     device = reserved + outside
     extra = (
-        Term(name="allocator gap", bytes=gap, kind="overhead", source="batches of varying size leave blocks that fit no other" if varying else "blocks are rounded up"),
-        Term(name="idle cache", bytes=idle, kind="overhead", source=f"{o.idle_share:.0%} of what other moments of the step needed; given back when memory runs short"),
-        Term(name="context", bytes=o.context_bytes, kind="overhead", source="CUDA context and library workspaces"),
-        Term(name="communicators", bytes=groups, kind="overhead", source=f"{communicators(layout)} groups x {o.group_bytes / GIB:.1f} GiB"),
+        Term(
+            name="allocator gap",
+            bytes=gap,
+            kind="overhead",
+            source="batches of varying size leave blocks that fit no other"
+            if varying
+            else "blocks are rounded up",
+        ),
+        Term(
+            name="idle cache",
+            bytes=idle,
+            kind="overhead",
+            source=f"{o.idle_share:.0%} of what other moments of the step needed; given back when memory runs short",
+        ),
+        Term(
+            name="context",
+            bytes=o.context_bytes,
+            kind="overhead",
+            source="CUDA context and library workspaces",
+        ),
+        Term(
+            name="communicators",
+            bytes=groups,
+            kind="overhead",
+            source=f"{communicators(layout)} groups x {o.group_bytes / GIB:.1f} GiB",
+        ),
     )
     return Breakdown(
         stage=stage, phase=phase, terms=tuple(t for t in (*terms, *extra) if t.bytes > 0),
@@ -93,4 +115,6 @@ def with_overhead(
 def _interval(name: str, value: float, source: str, more: float = 0.0) -> Quantity:
     """`more` bytes may live on the device where there is room (paged optimizer states)."""
     bounds = INTERVALS[name]
-    return Quantity(value=value, unit="byte", low=value * bounds.low, high=value * bounds.high + more, source=source)
+    return Quantity(
+        value=value, unit="byte", low=value * bounds.low, high=value * bounds.high + more, source=source
+    )

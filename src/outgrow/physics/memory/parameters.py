@@ -96,7 +96,11 @@ def rank_parameters(model: ModelShape, layout: Layout, stage: int = 0) -> RankPa
         if layer not in cache:
             cache[layer] = layer_parameters(layer, model.hidden, layout)
         b, e, v = cache[layer]
-        mixers += sum(mixer_shard(m, model.hidden, layout.tp) for m in (layer.mixer, layer.cross_attention) if m is not None)
+        mixers += sum(
+            mixer_shard(m, model.hidden, layout.tp)
+            for m in (layer.mixer, layer.cross_attention)
+            if m is not None
+        )
         if isinstance(layer.ffn, MixtureOfExperts):
             width = layer.ffn.intermediate // layout.expert_tp
         blocks, experts, vectors = blocks + b, experts + e, vectors + v
@@ -132,7 +136,9 @@ def distinct_weights(model: ModelShape, layout: Layout, stage: int) -> float:
         layer = model.layers[index]
         mixer, ffn, h, tp = layer.mixer, layer.ffn, model.hidden, layout.tp
         if isinstance(mixer, SelfAttention):
-            qkv = h * (mixer.heads * mixer.head_dim + mixer.kv_heads * (mixer.head_dim + mixer.value_dim)) / tp
+            qkv = (
+                h * (mixer.heads * mixer.head_dim + mixer.kv_heads * (mixer.head_dim + mixer.value_dim)) / tp
+            )
             shapes["qkv", qkv] = qkv
             out = h * mixer.heads * mixer.value_dim / tp
             shapes["out", out] = out
@@ -174,13 +180,25 @@ def lora_widths(layer: Layer, hidden: int, targets: frozenset[str]) -> list[tupl
         kv = 0 if mixer.shares_kv else mixer.kv_heads * (mixer.head_dim + mixer.value_dim)
         widths.append(("qkv", hidden, q + kv, 1))  # one adapter on the fused projection
         if not mixer.shares_kv:
-            widths += [("k", hidden, mixer.kv_heads * mixer.head_dim, 1), ("v", hidden, mixer.kv_heads * mixer.value_dim, 1)]
+            widths += [
+                ("k", hidden, mixer.kv_heads * mixer.head_dim, 1),
+                ("v", hidden, mixer.kv_heads * mixer.value_dim, 1),
+            ]
     elif isinstance(mixer, LatentAttention):
         inputs = mixer.q_lora_rank or hidden
-        widths += [("q", inputs, mixer.heads * mixer.head_dim, 1), ("o", mixer.heads * mixer.value_dim, hidden, 1)]
+        widths += [
+            ("q", inputs, mixer.heads * mixer.head_dim, 1),
+            ("o", mixer.heads * mixer.value_dim, hidden, 1),
+        ]
         widths += [("k", mixer.kv_lora_rank, mixer.heads * (mixer.qk_nope_head_dim + mixer.value_dim), 1)]
     ffn = layer.ffn
-    width = ffn.shared_intermediate if isinstance(ffn, MixtureOfExperts) else ffn.intermediate if ffn is not None else 0
+    width = (
+        ffn.shared_intermediate
+        if isinstance(ffn, MixtureOfExperts)
+        else ffn.intermediate
+        if ffn is not None
+        else 0
+    )
     if ffn is not None and width:
         if ffn.gated:
             widths.append(("gate", hidden, width, 1))
@@ -188,7 +206,15 @@ def lora_widths(layer: Layer, hidden: int, targets: frozenset[str]) -> list[tupl
     return [w for w in widths if w[0] in targets]
 
 
-def lora_parameters(model: ModelShape, indices: tuple[int, ...], rank: int, targets: frozenset[str], *, tp: int = 1, dora: bool = False) -> float:
+def lora_parameters(
+    model: ModelShape,
+    indices: tuple[int, ...],
+    rank: int,
+    targets: frozenset[str],
+    *,
+    tp: int = 1,
+    dora: bool = False,
+) -> float:
     """Adapter parameters of a stage on one rank. A is replicated and B split (or the reverse) over tensor ranks."""
     total = 0.0
     for index in indices:

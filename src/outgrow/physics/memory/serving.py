@@ -71,7 +71,11 @@ def stored_format(model: ModelShape, job: ServingJob) -> WeightFormat:
 
 def weights_on_rank(rank: RankParameters, form: WeightFormat) -> float:
     """Bytes of the weights of one rank: linear layers in the format, tables and norms in 16 bits."""
-    wide = max(form.bytes_per_element, BFLOAT16.bytes_per_element) if not form.is_quantised else BFLOAT16.bytes_per_element
+    wide = (
+        max(form.bytes_per_element, BFLOAT16.bytes_per_element)
+        if not form.is_quantised
+        else BFLOAT16.bytes_per_element
+    )
     linear = wide if form.experts_only else form.bytes_per_element
     table = form.bytes_per_element if form.covers_embedding else wide
     head = form.bytes_per_element if form.covers_head else wide
@@ -81,19 +85,29 @@ def weights_on_rank(rank: RankParameters, form: WeightFormat) -> float:
     return total + (rank.vectors + rank.towers) * wide
 
 
-def serving_memory(model: ModelShape, job: ServingJob, *, device_bytes: float, is_a100: bool = False) -> ServingMemory:
+def serving_memory(
+    model: ModelShape, job: ServingJob, *, device_bytes: float, is_a100: bool = False
+) -> ServingMemory:
     """Memory of the GPU of a replica that has the least room for its cache.
 
     `device_bytes` is what the framework sees of one GPU. Bytes throughout.
     """
     context_length = job.max_model_len or model.max_positions or 8192
     multimodal = model.takes_images and job.images_per_prompt > 0
-    budget = engine_budget(job, device_bytes=device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal)
+    budget = engine_budget(
+        job, device_bytes=device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal
+    )
     # Experts may be spread over more GPUs than one replica's tensor-parallel ranks (data-parallel attention).
     layout = Layout(dp=max(1, job.ep // job.tp), tp=job.tp, pp=job.pp, ep=job.ep, sequence_parallel=False)
     form = stored_format(model, job)
-    candidates = [_stage(model, job, layout, stage, budget, form, device_bytes, context_length) for stage in range(job.pp)]
-    return min(candidates, key=lambda m: m.sequences(min(context_length, 4096)) if m.cache_bytes > 0 else m.cache_bytes)
+    candidates = [
+        _stage(model, job, layout, stage, budget, form, device_bytes, context_length)
+        for stage in range(job.pp)
+    ]
+    return min(
+        candidates,
+        key=lambda m: m.sequences(min(context_length, 4096)) if m.cache_bytes > 0 else m.cache_bytes,
+    )
 
 
 def _stage(
@@ -123,19 +137,51 @@ def _stage(
         unused = free - cache
     cache_width = CACHE_BYTES[job.cache]
     indices = layout.chunks(len(model.layers))[stage]
-    cost = cache_cost(model, tp=job.tp, cache_bytes=cache_width, layers=indices, latent_alignment=budget.latent_alignment)
+    cost = cache_cost(
+        model, tp=job.tp, cache_bytes=cache_width, layers=indices, latent_alignment=budget.latent_alignment
+    )
     division = pool(
         model, max(cache, 0.0), tp=job.tp, cache_bytes=cache_width, block_tokens=budget.block_tokens,
         hybrid=job.hybrid_cache, window_slack=budget.max_batched_tokens, layers=indices,
     )  # fmt: skip
     terms = [
-        Term(name="weights", bytes=weights, kind="state", source=f"{rank.total:,.0f} parameters, linear layers in {form.name}"),
-        Term(name="adapters", bytes=adapters, kind="state", source=f"{job.lora_adapters} adapters of rank {job.lora_rank}"),
+        Term(
+            name="weights",
+            bytes=weights,
+            kind="state",
+            source=f"{rank.total:,.0f} parameters, linear layers in {form.name}",
+        ),
+        Term(
+            name="adapters",
+            bytes=adapters,
+            kind="state",
+            source=f"{job.lora_adapters} adapters of rank {job.lora_rank}",
+        ),
         Term(name="activation peak", bytes=activation, kind="activation", source=reason),
-        Term(name="context and communication", bytes=outside, kind="overhead", source="outside of the framework, as start logs print it"),
-        Term(name="CUDA graphs", bytes=graphs, kind="overhead", source="deducted by this version" if graphs else "not deducted"),
-        Term(name="KV cache", bytes=max(cache, 0.0), kind="cache", source=f"{cost.charged_per_token:,.0f} B per token"),
-        Term(name="left free by the engine", bytes=max(unused, 0.0), kind="overhead", source=f"memory fraction {budget.memory_fraction:.3g}"),
+        Term(
+            name="context, communication",
+            bytes=outside,
+            kind="overhead",
+            source="outside of the framework, as start logs print it",
+        ),
+        Term(
+            name="CUDA graphs",
+            bytes=graphs,
+            kind="overhead",
+            source="deducted by this version" if graphs else "not deducted",
+        ),
+        Term(
+            name="KV cache",
+            bytes=max(cache, 0.0),
+            kind="cache",
+            source=f"{cost.charged_per_token:,.0f} B per token",
+        ),
+        Term(
+            name="left free by the engine",
+            bytes=max(unused, 0.0),
+            kind="overhead",
+            source=f"memory fraction {budget.memory_fraction:.3g}",
+        ),
     ]
     return ServingMemory(
         stage=stage, budget=budget, terms=tuple(t for t in terms if t.bytes), device_bytes=device_bytes,
@@ -151,22 +197,34 @@ def activation_peak(model: ModelShape, job: ServingJob, budget: EngineBudget) ->
     hidden_states = ACTIVATION * tokens * model.hidden
     candidates = []
     if model.has_head and budget.all_logits:
-        candidates.append((ACTIVATION * tokens * model.vocab + hidden_states, f"logits of all {tokens:,} tokens"))
+        candidates.append(
+            (ACTIVATION * tokens * model.vocab + hidden_states, f"logits of all {tokens:,} tokens")
+        )
     elif model.has_head:
         sampler = budget.sampler_bytes * sampled * model.vocab + hidden_states + budget.profile_extra_bytes
-        candidates.append((sampler, f"sampler: {sampled:,} sequences x {model.vocab:,} entries x {budget.sampler_bytes:g} B"))
+        candidates.append(
+            (
+                sampler,
+                f"sampler: {sampled:,} sequences x {model.vocab:,} entries x {budget.sampler_bytes:g} B",
+            )
+        )
     widest = max((_layer_width(layer.ffn, model.hidden, job.tp) for layer in model.layers), default=0.0)
     layer = ACTIVATION * tokens * (widest + 3 * model.hidden)
     candidates.append((layer, f"widest layer: {tokens:,} tokens"))
     crossing = any(x.cross_attention is not None for x in model.layers)
     candidates += [
-        (_tower_peak(tower, job, budget, hidden_states, every_sequence=crossing), "vision encoder on its largest input")
+        (
+            _tower_peak(tower, job, budget, hidden_states, every_sequence=crossing),
+            "vision encoder on its largest input",
+        )
         for tower in model.towers
         if job.images_per_prompt
     ]
     if budget.keeps_reduced_inputs and job.tp > 1:
         kept = 2 * len(model.layers) * hidden_states
-        candidates.append((layer + kept, f"inputs of {2 * len(model.layers)} all-reduces stay until a synchronisation"))
+        candidates.append(
+            (layer + kept, f"inputs of {2 * len(model.layers)} all-reduces stay until a synchronisation")
+        )
     return max(candidates)
 
 
@@ -178,7 +236,9 @@ def _layer_width(ffn: object, hidden: int, tp: int) -> float:
     return 3 * getattr(ffn, "intermediate", 0) / tp
 
 
-def _tower_peak(tower: Tower, job: ServingJob, budget: EngineBudget, hidden_states: float, *, every_sequence: bool) -> float:
+def _tower_peak(
+    tower: Tower, job: ServingJob, budget: EngineBudget, hidden_states: float, *, every_sequence: bool
+) -> float:
     if tower.kind != "vision":
         return 0.0
     item = job.image_tokens or tower.max_tokens_per_item or VISION_ITEM_TOKENS

@@ -41,7 +41,14 @@ class States:
     def resident(self) -> float:
         """Bytes that are there at any moment of the second step."""
         moments = 0.0 if self.moments_paged else self.moment_bytes
-        total = self.frozen_bytes + self.parameter_bytes + self.adapter_bytes + self.master_bytes + moments + self.reference_bytes
+        total = (
+            self.frozen_bytes
+            + self.parameter_bytes
+            + self.adapter_bytes
+            + self.master_bytes
+            + moments
+            + self.reference_bytes
+        )
         return total + (self.gradient_bytes if self.gradients_persist else 0.0)
 
 
@@ -58,7 +65,9 @@ def training_states(model: ModelShape, job: TrainingJob, layout: Layout, stage: 
     regime = job.regime
     dense_part, expert_part = _split(rank, layout, parameters=True)
     dense_state, expert_state = _split(rank, layout, parameters=False)
-    gradient_dense, gradient_expert = (dense_state, expert_state) if layout.sharding in ("zero2", "zero3") else (1.0, 1.0)
+    gradient_dense, gradient_expert = (
+        (dense_state, expert_state) if layout.sharding in ("zero2", "zero3") else (1.0, 1.0)
+    )
 
     frozen = parameter = adapter = 0.0
     trained = trained_dense = trained_expert = 0.0
@@ -79,7 +88,12 @@ def training_states(model: ModelShape, job: TrainingJob, layout: Layout, stage: 
     if job.method in ("lora", "dora", "qlora"):
         indices = layout.chunks(len(model.layers))[stage]
         adapters = lora_parameters(
-            model, indices, job.lora.rank, lora_targets(job.lora.targets), tp=layout.tp, dora=job.method == "dora"
+            model,
+            indices,
+            job.lora.rank,
+            lora_targets(job.lora.targets),
+            tp=layout.tp,
+            dora=job.method == "dora",
         )
         if job.lora.parameters is not None:
             adapters = job.lora.parameters * len(indices) / max(1, len(model.layers)) / layout.tp
@@ -130,7 +144,9 @@ def training_states(model: ModelShape, job: TrainingJob, layout: Layout, stage: 
     )
 
 
-def frozen_bytes(rank: RankParameters, job: TrainingJob, dense_part: float = 1.0, expert_part: float = 1.0) -> float:
+def frozen_bytes(
+    rank: RankParameters, job: TrainingJob, dense_part: float = 1.0, expert_part: float = 1.0
+) -> float:
     """Bytes of a frozen base: linear layers in its weight format, tables and norms in 16 bits."""
     plain = job.base_bytes if job.base_bytes is not None else job.regime.compute
     form = job.base_format

@@ -38,7 +38,12 @@ class _Moment:
 
 
 def training_memory(
-    model: ModelShape, job: TrainingJob, layout: Layout, overhead: Overhead | None = None, *, capacity_bytes: float | None = None
+    model: ModelShape,
+    job: TrainingJob,
+    layout: Layout,
+    overhead: Overhead | None = None,
+    *,
+    capacity_bytes: float | None = None,
 ) -> tuple[Breakdown, ...]:
     """Peak memory of one rank of every pipeline stage.
 
@@ -52,7 +57,14 @@ def worst(breakdowns: tuple[Breakdown, ...]) -> Breakdown:
     return max(breakdowns, key=lambda b: b.allocated.value)
 
 
-def _stage(model: ModelShape, job: TrainingJob, layout: Layout, stage: int, overhead: Overhead | None, capacity_bytes: float | None) -> Breakdown:
+def _stage(
+    model: ModelShape,
+    job: TrainingJob,
+    layout: Layout,
+    stage: int,
+    overhead: Overhead | None,
+    capacity_bytes: float | None,
+) -> Breakdown:
     moments = stage_moments(model, job, layout, stage)
     peak = max(moments, key=lambda m: m.total)
     states = training_states(model, job, layout, stage)
@@ -84,7 +96,9 @@ def _stage_layers(model: ModelShape, layout: Layout, stage: int) -> list[Layer]:
     return [*model.encoder, *layers] if stage == 0 else layers
 
 
-def _activations(model: ModelShape, job: TrainingJob, layout: Layout, layers: list[Layer]) -> list[LayerActivations]:
+def _activations(
+    model: ModelShape, job: TrainingJob, layout: Layout, layers: list[Layer]
+) -> list[LayerActivations]:
     cache: dict[Layer, LayerActivations] = {}
     for layer in layers:
         if layer not in cache:
@@ -121,10 +135,17 @@ def stage_moments(model: ModelShape, job: TrainingJob, layout: Layout, stage: in
     fused_accumulation = job.kernels == "fused" and states.gradients_persist
     if fused_accumulation:
         base += _fused_buffers(model, job, layout, stage)
-    if job.accumulation > 1 and job.trains_all and not states.gradients_persist and not job.optimizer_in_backward:
+    if (
+        job.accumulation > 1
+        and job.trains_all
+        and not states.gradients_persist
+        and not job.optimizer_in_backward
+    ):
         base += _accumulated(states, job, layout, sharded=sharded)
     boundary = tokens * c.h / c.sp * (c.r if first else 0.0)  # output of the embedding
-    final_norm = tokens * c.h * _final_norm_bytes(c.kernels, c.a, c.r, trains_all=c.trains_all) / c.sp if last else 0.0
+    final_norm = (
+        tokens * c.h * _final_norm_bytes(c.kernels, c.a, c.r, trains_all=c.trains_all) / c.sp if last else 0.0
+    )
     logits = logits_bytes(model, job, layout, tokens) if last else 0.0
 
     def activation_terms(layer_bytes: float, extra: float = 0.0) -> list[Term]:
@@ -139,22 +160,57 @@ def stage_moments(model: ModelShape, job: TrainingJob, layout: Layout, stage: in
             terms=tuple(
                 [*base, *gathered]
                 + activation_terms(sum(kept), boundary + final_norm)
-                + [Term(name="logits and loss", bytes=logits, kind="activation", source=f"{tokens:,.0f} tokens x {model.vocab:,} entries, {job.loss} loss")]
-                + [Term(name="gradients", bytes=head_gradient_bytes(model, job, layout), kind="state", source="head gradient of the fused loss")]
+                + [
+                    Term(
+                        name="logits and loss",
+                        bytes=logits,
+                        kind="activation",
+                        source=f"{tokens:,.0f} tokens x {model.vocab:,} entries, {job.loss} loss",
+                    )
+                ]
+                + [
+                    Term(
+                        name="gradients",
+                        bytes=head_gradient_bytes(model, job, layout),
+                        kind="state",
+                        source="head gradient of the fused loss",
+                    )
+                ]
             ),
         )
     ]
     if last and job.trains_all:
         head = [Term(name="logits and loss", bytes=logits_gradient_bytes(model, job, layout, tokens), kind="activation", source="gradient of the logits"),
                 Term(name="head gradient", bytes=regime.compute * states.rank.head, kind="transient", source="weight gradient of the output head")]  # fmt: skip
-        moments.append(_Moment(phase="backward", terms=tuple([*base, *gathered, *activation_terms(sum(kept), boundary + final_norm), *head])))
-    moments += _backward(model, job, layout, states, layers, acts, kept, base, gathered, activation_terms, boundary, tokens)
+        moments.append(
+            _Moment(
+                phase="backward",
+                terms=tuple([*base, *gathered, *activation_terms(sum(kept), boundary + final_norm), *head]),
+            )
+        )
+    moments += _backward(
+        model, job, layout, states, layers, acts, kept, base, gathered, activation_terms, boundary, tokens
+    )
     optimizer = list(base)
     if not states.gradients_persist and job.accumulation == 1 and not job.optimizer_in_backward:
-        optimizer.append(Term(name="gradients", bytes=states.gradient_bytes, kind="state", source=f"{regime.gradient:g} B per trained parameter"))
+        optimizer.append(
+            Term(
+                name="gradients",
+                bytes=states.gradient_bytes,
+                kind="state",
+                source=f"{regime.gradient:g} B per trained parameter",
+            )
+        )
     if job.optimizer_foreach and OPTIMIZER_MOMENTS[job.optimizer] and "optimizer" not in job.offload:
         width = regime.state if job.trains_all else job.lora.parameter_bytes
-        optimizer.append(Term(name="optimizer temporaries", bytes=width * states.trained_shard, kind="transient", source="one temporary per moment list (foreach)"))
+        optimizer.append(
+            Term(
+                name="optimizer temporaries",
+                bytes=width * states.trained_shard,
+                kind="transient",
+                source="one temporary per moment list (foreach)",
+            )
+        )
     moments.append(_Moment(phase="optimizer", terms=tuple(optimizer)))
     return moments
 
@@ -174,7 +230,12 @@ def _backward(
     sharded = layout.sharding == "zero3" and layout.shards > 1
     share_dense = 1 / layout.shards if layout.sharding in ("zero2", "zero3") else 1.0
     share_expert = 1 / layout.expert_shards if layout.sharding in ("zero2", "zero3") else 1.0
-    fresh = job.trains_all and not states.gradients_persist and job.accumulation == 1 and not job.optimizer_in_backward
+    fresh = (
+        job.trains_all
+        and not states.gradients_persist
+        and job.accumulation == 1
+        and not job.optimizer_in_backward
+    )
     last_stage = states.rank.head > 0
     grown = 0.0
     if fresh and last_stage:
@@ -195,23 +256,65 @@ def _backward(
         before = remaining if layout.recompute == "full" else remaining - kept[index]
         terms = [*base, *gathered]
         terms += activation_terms(before + own, boundary)  # type: ignore[operator]
-        terms.append(Term(name="activation gradients", bytes=act.transient * alive * tokens, kind="transient", source="widest gradients in a layer"))
+        terms.append(
+            Term(
+                name="activation gradients",
+                bytes=act.transient * alive * tokens,
+                kind="transient",
+                source="widest gradients in a layer",
+            )
+        )
         if job.base_format is not None and not job.trains_all:
             matrix = _widest_matrix(layer, model.hidden, layout)
-            terms.append(Term(name="dequantised weights", bytes=regime.compute * matrix, kind="transient", source="one matrix of the base at a time"))
+            terms.append(
+                Term(
+                    name="dequantised weights",
+                    bytes=regime.compute * matrix,
+                    kind="transient",
+                    source="one matrix of the base at a time",
+                )
+            )
         layer_gradient = 0.0
         if job.trains_all:
             layer_gradient = regime.compute * (blocks + experts + vectors)
             if sharded:
                 # The whole layer's gradient, and the buffer in which it is reduced.
                 reduce = regime.reduce * (blocks + experts + vectors)
-                terms.append(Term(name="gradient reduction", bytes=layer_gradient + reduce, kind="transient", source=f"one layer unsharded, {regime.compute:g} + {regime.reduce:g} B"))
+                terms.append(
+                    Term(
+                        name="gradient reduction",
+                        bytes=layer_gradient + reduce,
+                        kind="transient",
+                        source=f"one layer unsharded, {regime.compute:g} + {regime.reduce:g} B",
+                    )
+                )
                 root = regime.compute * states.rank.head
-                terms.append(Term(name="unsharded head gradient", bytes=root, kind="transient", source="kept until the root is reduced"))
+                terms.append(
+                    Term(
+                        name="unsharded head gradient",
+                        bytes=root,
+                        kind="transient",
+                        source="kept until the root is reduced",
+                    )
+                )
         if fresh or not job.trains_all:
-            terms.append(Term(name="gradients", bytes=grown, kind="state", source=f"{regime.gradient:g} B per trained parameter, so far"))
+            terms.append(
+                Term(
+                    name="gradients",
+                    bytes=grown,
+                    kind="state",
+                    source=f"{regime.gradient:g} B per trained parameter, so far",
+                )
+            )
         elif job.optimizer_in_backward:
-            terms.append(Term(name="gradients", bytes=regime.gradient * (blocks + experts + vectors), kind="transient", source="one layer: applied and freed in the backward pass"))
+            terms.append(
+                Term(
+                    name="gradients",
+                    bytes=regime.gradient * (blocks + experts + vectors),
+                    kind="transient",
+                    source="one layer: applied and freed in the backward pass",
+                )
+            )
         result.append(_Moment(phase="backward", terms=tuple(terms)))
         if fresh:
             grown += regime.gradient * ((blocks + vectors) * share_dense + experts * share_expert)
@@ -232,43 +335,118 @@ def _autocast_copies(job: TrainingJob, layout: Layout, states: States) -> list[T
         return []
     rank = states.rank
     size = job.regime.compute * (rank.blocks + rank.experts + rank.head)
-    return [Term(name="autocast copies", bytes=size, kind="transient", source=f"{job.regime.compute:g} B per weight of linear layers")]
+    return [
+        Term(
+            name="autocast copies",
+            bytes=size,
+            kind="transient",
+            source=f"{job.regime.compute:g} B per weight of linear layers",
+        )
+    ]
 
 
 def _state_terms(states: States, job: TrainingJob) -> list[Term]:
     regime = job.regime
     terms = []
     if job.trains_all:
-        terms.append(Term(name="parameters", bytes=states.parameter_bytes, kind="state", source=states.formula))
+        terms.append(
+            Term(name="parameters", bytes=states.parameter_bytes, kind="state", source=states.formula)
+        )
         if states.gradients_persist:
-            terms.append(Term(name="gradients", bytes=states.gradient_bytes, kind="state", source=f"{regime.gradient:g} B per parameter in a buffer that stays"))
+            terms.append(
+                Term(
+                    name="gradients",
+                    bytes=states.gradient_bytes,
+                    kind="state",
+                    source=f"{regime.gradient:g} B per parameter in a buffer that stays",
+                )
+            )
     else:
         form = job.base_format.name if job.base_format else f"{job.base_bytes or regime.compute:g} B"
-        terms.append(Term(name="frozen base", bytes=states.frozen_bytes, kind="state", source=f"{states.formula} in {form}, tables and norms in 16 bits"))
+        terms.append(
+            Term(
+                name="frozen base",
+                bytes=states.frozen_bytes,
+                kind="state",
+                source=f"{states.formula} in {form}, tables and norms in 16 bits",
+            )
+        )
     if states.adapter_bytes:
-        terms.append(Term(name="adapters", bytes=states.adapter_bytes, kind="state", source=f"rank {job.lora.rank} on {' '.join(job.lora.targets)}, {job.lora.parameter_bytes:g} B"))
+        terms.append(
+            Term(
+                name="adapters",
+                bytes=states.adapter_bytes,
+                kind="state",
+                source=f"rank {job.lora.rank} on {' '.join(job.lora.targets)}, {job.lora.parameter_bytes:g} B",
+            )
+        )
     if states.master_bytes:
-        terms.append(Term(name="master parameters", bytes=states.master_bytes, kind="state", source=f"{regime.master:g} B per parameter of the shard"))
+        terms.append(
+            Term(
+                name="master parameters",
+                bytes=states.master_bytes,
+                kind="state",
+                source=f"{regime.master:g} B per parameter of the shard",
+            )
+        )
     if states.moment_bytes and not states.moments_paged:
-        terms.append(Term(name="optimizer states", bytes=states.moment_bytes, kind="state", source=f"{job.optimizer}, {states.trained_shard:,.0f} parameters of this shard"))
+        terms.append(
+            Term(
+                name="optimizer states",
+                bytes=states.moment_bytes,
+                kind="state",
+                source=f"{job.optimizer}, {states.trained_shard:,.0f} parameters of this shard",
+            )
+        )
     if states.reference_bytes:
-        terms.append(Term(name="other models", bytes=states.reference_bytes, kind="state", source=f"resident for {job.objective}" + (", moving average" if job.ema else "")))
+        terms.append(
+            Term(
+                name="other models",
+                bytes=states.reference_bytes,
+                kind="state",
+                source=f"resident for {job.objective}" + (", moving average" if job.ema else ""),
+            )
+        )
     return terms
 
 
 def _fused_buffers(model: ModelShape, job: TrainingJob, layout: Layout, stage: int) -> list[Term]:
     placeholders = job.regime.compute * distinct_weights(model, layout, stage)
     return [
-        Term(name="gradient placeholders", bytes=placeholders, kind="transient", source="fused accumulation keeps one unused gradient per shape of weight"),
-        Term(name="workspaces", bytes=FUSED_WORKSPACE, kind="transient", source="matrix-product workspaces of Transformer Engine"),
+        Term(
+            name="gradient placeholders",
+            bytes=placeholders,
+            kind="transient",
+            source="fused accumulation keeps one unused gradient per shape of weight",
+        ),
+        Term(
+            name="workspaces",
+            bytes=FUSED_WORKSPACE,
+            kind="transient",
+            source="matrix-product workspaces of Transformer Engine",
+        ),
     ]
 
 
 def _accumulated(states: States, job: TrainingJob, layout: Layout, *, sharded: bool) -> list[Term]:
     if sharded and job.accumulate_unsharded:
         size = job.regime.reduce * states.trained
-        return [Term(name="gradients", bytes=size, kind="state", source=f"accumulated without reduction: {job.regime.reduce:g} B x {states.trained:,.0f} unsharded")]
-    return [Term(name="gradients", bytes=states.gradient_bytes, kind="state", source=f"{job.regime.gradient:g} B per parameter, accumulated over {job.accumulation} micro-batches")]
+        return [
+            Term(
+                name="gradients",
+                bytes=size,
+                kind="state",
+                source=f"accumulated without reduction: {job.regime.reduce:g} B x {states.trained:,.0f} unsharded",
+            )
+        ]
+    return [
+        Term(
+            name="gradients",
+            bytes=states.gradient_bytes,
+            kind="state",
+            source=f"{job.regime.gradient:g} B per parameter, accumulated over {job.accumulation} micro-batches",
+        )
+    ]
 
 
 def _gathered(job: TrainingJob, states: States, layout: Layout) -> list[Term]:
@@ -284,11 +462,27 @@ def _gathered(job: TrainingJob, states: States, layout: Layout) -> list[Term]:
         width = plain
     root = width * (rank.embedding + rank.head)
     if not job.reshard:
-        return [Term(name="gathered parameters", bytes=width * rank.total, kind="transient", source=f"all {rank.total:,.0f} parameters of the stage stay unsharded")]
-    return [Term(name="gathered parameters", bytes=PREFETCHED_LAYERS * layer + root, kind="transient", source=f"{PREFETCHED_LAYERS} layers and the embedding and head, unsharded")]
+        return [
+            Term(
+                name="gathered parameters",
+                bytes=width * rank.total,
+                kind="transient",
+                source=f"all {rank.total:,.0f} parameters of the stage stay unsharded",
+            )
+        ]
+    return [
+        Term(
+            name="gathered parameters",
+            bytes=PREFETCHED_LAYERS * layer + root,
+            kind="transient",
+            source=f"{PREFETCHED_LAYERS} layers and the embedding and head, unsharded",
+        )
+    ]
 
 
-def sized(job: TrainingJob, layout: Layout, *, micro_batch: int | None = None, sequence_length: int | None = None) -> tuple[TrainingJob, Layout]:
+def sized(
+    job: TrainingJob, layout: Layout, *, micro_batch: int | None = None, sequence_length: int | None = None
+) -> tuple[TrainingJob, Layout]:
     """The same job with another micro-batch or sequence length."""
     if sequence_length is not None:
         job = replace(job, sequence_length=sequence_length)

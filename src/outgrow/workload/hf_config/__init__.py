@@ -29,7 +29,14 @@ MAPPERS: dict[str, Mapper] = {
 }
 
 MOST_PARAMETERS = 10**15
-_UNDERSTOOD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size")
+_UNDERSTOOD = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+    "vocab_size",
+)
 
 
 def known_architectures() -> tuple[str, ...]:
@@ -54,11 +61,15 @@ def resolve(config: Mapping[str, object], *, name: str = "", source: str = "") -
         # A mapper works on with harmless values after a fault, so that it can list them all. Where those values
         # do not fit together the fault that it noted first is the one to tell.
         if not notes.problems:
-            raise ConfigError("Cannot read the model's configuration.", problems=[Problem(path="", message=str(error))]) from None
+            raise ConfigError(
+                "Cannot read the model's configuration.", problems=[Problem(path="", message=str(error))]
+            ) from None
     if notes.problems or shape is None:
         raise ConfigError(f"Cannot read the configuration of {name or model_type}.", problems=notes.problems)
     if shape.parameters > MOST_PARAMETERS:
-        problem = Problem(path="", message=f"the shape has {shape.parameters:.3g} parameters; no model is that large")
+        problem = Problem(
+            path="", message=f"the shape has {shape.parameters:.3g} parameters; no model is that large"
+        )
         raise ConfigError(f"Cannot believe the configuration of {name or model_type}.", problems=[problem])
     dtype = str(config.get("torch_dtype") or config.get("dtype") or _nested_dtype(config) or shape.dtype)
     weights = read_quantization(config, notes)
@@ -81,12 +92,20 @@ def _model_type(config: Mapping[str, object], notes: Notes) -> str:
     value = config.get("like") or config.get("model_type")
     if value is None:
         understood = ", ".join(f"{k} = {config[k]}" for k in _UNDERSTOOD if isinstance(config.get(k), int))
-        hint = "say which architecture it is: --set model.like=llama, or one of " + ", ".join(known_architectures())
-        message = f"is missing; understood so far: {understood}" if understood else "is missing, and none of the usual keys is here"
+        hint = "say which architecture it is: --set model.like=llama, or one of " + ", ".join(
+            known_architectures()
+        )
+        message = (
+            f"is missing; understood so far: {understood}"
+            if understood
+            else "is missing, and none of the usual keys is here"
+        )
         notes.problems.append(Problem(path="model_type", message=message, hint=hint))
         return ""
     if not isinstance(value, str):
-        notes.problems.append(Problem(path="model_type", message="must be a text", value=value, has_value=True))
+        notes.problems.append(
+            Problem(path="model_type", message="must be a text", value=value, has_value=True)
+        )
         return ""
     if value not in MAPPERS:
         understood = ", ".join(f"{k} = {config[k]}" for k in _UNDERSTOOD if isinstance(config.get(k), int))
@@ -94,7 +113,11 @@ def _model_type(config: Mapping[str, object], notes: Notes) -> str:
         hint = (f"did you mean {', '.join(near)}? " if near else "") + (
             "if its layers are those of an architecture that is known, say so: --set model.like=llama"
         )
-        message = "is an architecture that is not known" + (f"; understood: {understood}" if understood else "")
-        notes.problems.append(Problem(path="model_type", message=message, value=value, has_value=True, hint=hint))
+        message = "is an architecture that is not known" + (
+            f"; understood: {understood}" if understood else ""
+        )
+        notes.problems.append(
+            Problem(path="model_type", message=message, value=value, has_value=True, hint=hint)
+        )
         return ""
     return value

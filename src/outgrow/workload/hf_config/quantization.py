@@ -30,12 +30,18 @@ def read_quantization(config: Mapping[str, object], notes: Notes) -> WeightForma
 def _by_method(section: Fields, method: str) -> WeightFormat | None:
     if method == "fp8":
         block = section.integers("weight_block_size")
-        return replace(FORMATS["fp8-block"], block=(block[0], block[1])) if block and len(block) == 2 else FORMATS["fp8"]
+        return (
+            replace(FORMATS["fp8-block"], block=(block[0], block[1]))
+            if block and len(block) == 2
+            else FORMATS["fp8"]
+        )
     if method in ("awq", "gptq", "auto-round"):
         bits = section.integer("bits", "w_bit", default=4, low=2, high=8)
         group = section.integer("group_size", "q_group_size", default=128, low=-1)
         base = FORMATS["awq" if method == "awq" else "gptq"]
-        return replace(base, bits=bits, group=group if group > 0 else None, scale_bits=16 + bits, method=method)
+        return replace(
+            base, bits=bits, group=group if group > 0 else None, scale_bits=16 + bits, method=method
+        )
     if method == "bitsandbytes":
         if section.flag("load_in_8bit"):
             return FORMATS["bnb-int8"]
@@ -61,7 +67,11 @@ def _without_ignored(form: WeightFormat | None, section: Fields) -> WeightFormat
     ignored = " ".join(str(x) for x in section.items("ignore", "modules_to_not_convert", "exclude") or [])
     if form is None or "attn" not in ignored:
         return form
-    return replace(form, experts_only=True) if "shared_expert" in ignored or "mlp" in ignored else replace(form, ffn_only=True)
+    return (
+        replace(form, experts_only=True)
+        if "shared_expert" in ignored or "mlp" in ignored
+        else replace(form, ffn_only=True)
+    )
 
 
 def _compressed(section: Fields) -> WeightFormat | None:

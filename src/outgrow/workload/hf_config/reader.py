@@ -30,7 +30,12 @@ class Fields:
     """
 
     def __init__(
-        self, raw: Mapping[str, object], notes: Notes, *, path: str = "", class_defaults: Mapping[str, object] | None = None
+        self,
+        raw: Mapping[str, object],
+        notes: Notes,
+        *,
+        path: str = "",
+        class_defaults: Mapping[str, object] | None = None,
     ) -> None:
         self.raw = raw
         self.notes = notes
@@ -60,7 +65,9 @@ class Fields:
                 return name, self.raw[name]
         for name in names:
             if name not in self.raw and self.class_defaults.get(name) is not None:
-                self.notes.assumed.append(f"{self._at(name)} = {self.class_defaults[name]} (default of its model type)")
+                self.notes.assumed.append(
+                    f"{self._at(name)} = {self.class_defaults[name]} (default of its model type)"
+                )
                 return name, self.class_defaults[name]
         return names[0], None
 
@@ -104,7 +111,12 @@ class Fields:
                 return default
             self.fault(name, "is missing")
             return max(low, 1.0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not low <= value <= high:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or not low <= value <= high
+        ):
             self.fault(name, f"must be a number between {low:g} and {high:g}", value=value)
             return max(low, 1.0)
         return float(value)
@@ -145,7 +157,9 @@ class Fields:
             return None
         return list(value)
 
-    def integers(self, *names: str, length: int | None = None, low: int = 0, high: int = WIDEST) -> list[int] | None:
+    def integers(
+        self, *names: str, length: int | None = None, low: int = 0, high: int = WIDEST
+    ) -> list[int] | None:
         """A list of whole numbers within bounds."""
         values = self.items(*names, length=length)
         if values is None:
@@ -172,7 +186,9 @@ class Fields:
 
     def layer_count(self, *names: str) -> int:
         """Number of layers, bounded so that a typing error cannot fill the memory of this machine."""
-        return self.integer(*(names or ("num_hidden_layers", "n_layer", "num_layers", "n_layers")), high=DEEPEST)
+        return self.integer(
+            *(names or ("num_hidden_layers", "n_layer", "num_layers", "n_layers")), high=DEEPEST
+        )
 
     def divided(self, whole: int, parts: int, *, key: str, what: str) -> int:
         """`whole / parts`, noting a fault where it does not come out even."""

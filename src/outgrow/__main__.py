@@ -1,0 +1,5 @@
+"""`python -m outgrow`."""
+
+from outgrow.cli.main import run
+
+run()

@@ -1,0 +1,498 @@
+"""The operations that every door shares: names and files in, results out. The only place where rooms meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from outgrow import catalog, specfile
+from outgrow.cluster.cluster import Cluster
+from outgrow.decide.fit import Fit, fit_serving, fit_training
+from outgrow.decide.verdict import Verdict
+from outgrow.decide.verdict import decide as judge
+from outgrow.errors import InputError, Problem, UnknownNameError
+from outgrow.evidence import Assumption, Finding, Source
+from outgrow.layout import Layout
+from outgrow.plan.usual import serving_split, training_layout, with_accumulation
+from outgrow.report.result import Result
+from outgrow.workload.model import ModelShape
+from outgrow.workload.workload import Workload
+
+JobKind = Literal["serving", "training", "lora", "qlora"]
+JOB_KINDS: tuple[JobKind, ...] = ("serving", "training", "lora", "qlora")
+_STARTERS: dict[str, str] = {
+    "serving": "serving: {}", "training": "training: {}",
+    "lora": "training: {method: lora}", "qlora": "training: {method: qlora}",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitAnswer:
+    """A fit with what it is about."""
+
+    model: ModelShape
+    cluster: Cluster
+    workload: Workload
+    layout: Layout
+    fit: Fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideAnswer:
+    """A verdict with what it is about."""
+
+    model: ModelShape
+    cluster: Cluster
+    workload: Workload
+    verdict: Verdict
+
+
+def _load(
+    what: str, job: JobKind | None, overrides: Sequence[str]
+) -> tuple[Workload, ModelShape, tuple[Assumption, ...]]:
+    """A workload file, or a model's name with a job of defaults."""
+    path = Path(what)
+    if path.suffix in (".yaml", ".yml"):
+        loaded = specfile.load_workload(path, overrides=overrides)
+    else:
+        text = f"model: {_quoted(what)}\n{_STARTERS[job or 'serving']}\n"
+        loaded = specfile.load_workload(None, text, overrides=overrides)
+    model = specfile.load_model(loaded.workload.model, loaded.model_overrides)
+    assumed = [
+        *loaded.assumed,
+        *(
+            Assumption(
+                name=f"model.{line.split(' = ')[0]}",
+                value=line.split(" = ", 1)[-1],
+                why="the config does not say",
+            )
+            for line in model.assumed
+        ),
+    ]
+    if path.suffix not in (".yaml", ".yml") and job is None:
+        assumed.insert(
+            0, Assumption(name="job", value="serving", why="--for says otherwise: training, lora, qlora")
+        )
+    return loaded.workload, model, tuple(assumed)
+
+
+def _once(notes: Sequence[Assumption]) -> tuple[Assumption, ...]:
+    """One assumption per name: the last that was told, in the order of the first."""
+    return tuple({a.name: a for a in notes}.values())
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _sources(model: ModelShape, cluster: Cluster) -> tuple[Source, ...]:
+    memory = cluster.device.torch_memory
+    found = [
+        Source(
+            kind="given" if not model.source else "datasheet",
+            ref=f"{model.name}: {model.source or 'given config.json'}",
+        ),
+        Source(
+            kind="measured" if memory.kind == "measured" else "estimated",
+            ref=f"{cluster.device.title}: {memory.source}",
+            date=memory.date,
+        ),
+    ]
+    if cluster.overlay:
+        found.append(Source(kind="given", ref="an entry of the user's overlay catalogue"))
+    return tuple(found)
+
+
+def fit(
+    what: str,
+    *,
+    on: str,
+    job: JobKind | None = None,
+    overrides: Sequence[str] = (),
+    cluster: Cluster | None = None,
+) -> Result[FitAnswer]:
+    """Does it fit, and what fills the memory.
+
+    `what` is a model (name, config.json or its folder) or a workload file; `on` a device, a node, a count of
+    either, or a cluster file. `overrides` are dotted settings such as "training.sequence_length=8192".
+    """
+    workload, model, assumed = _load(what, job, overrides)
+    target = cluster or specfile.cluster_of(on)
+    device = target.device
+    notes = [*assumed, *target.assumed]
+    if workload.training is not None:
+        layout, more = training_layout(workload.training, workload.layout, target.gpus)
+        if layout.gpus > target.gpus:
+            problem = Problem(
+                path="layout",
+                message=f"needs {layout.gpus} GPUs (dp x tp x pp x cp) and there are {target.gpus}",
+                value=str(layout),
+                has_value=True,
+            )
+            raise InputError("The layout does not fit the machines.", problems=[problem])
+        training = with_accumulation(workload.training, layout)
+        answer = fit_training(
+            model,
+            training,
+            layout,
+            device,
+            global_batch=workload.training.global_batch
+            if layout.dp * layout.micro_batch <= workload.training.global_batch
+            else None,
+        )
+        workload = replace(workload, training=training)
+        notes += [*more, *_training_notes(workload)]
+    else:
+        assert workload.serving is not None  # noqa: S101 (Workload holds exactly one)
+        serving, more = serving_split(
+            model,
+            workload.serving,
+            gpus=target.gpus,
+            gpus_per_node=target.gpus_per_node,
+            device_bytes=device.torch_memory.value,
+        )
+        layout = Layout(
+            dp=max(1, serving.ep // serving.tp),
+            tp=serving.tp,
+            pp=serving.pp,
+            ep=serving.ep,
+            sequence_parallel=False,
+        )
+        workload = replace(workload, serving=serving)
+        answer = fit_serving(model, serving, device)
+        notes += more
+    value = FitAnswer(model=model, cluster=target, workload=workload, layout=layout, fit=answer)
+    return Result(
+        kind="fit", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=_fit_findings(value),
+        sources=_sources(model, target), next=_after_fit(what, on, value),
+    )  # fmt: skip
+
+
+def _training_notes(workload: Workload) -> list[Assumption]:
+    job = workload.training
+    if job is None:
+        return []
+    regime = job.regime
+    return [
+        Assumption(name="training.precision", value=job.precision, why=regime.meaning),
+        Assumption(
+            name="training.sequence_length",
+            value=f"{job.sequence_length:,}",
+            why="the longest sample sets the peak",
+        ),
+        Assumption(
+            name="training.kernels", value=job.kernels, why="what the framework keeps for the backward pass"
+        ),
+    ]
+
+
+def _inputs(workload: Workload, model: ModelShape, cluster: Cluster) -> dict[str, Any]:
+    """What an answer depends on, as plain data."""
+    return {
+        "workload": asdict(workload),
+        "model": {
+            "name": model.name,
+            "family": model.family,
+            "parameters": model.parameters,
+            "layers": len(model.layers),
+        },
+        "cluster": {
+            "device": cluster.device.name,
+            "node": cluster.node.name,
+            "gpus_per_node": cluster.gpus_per_node,
+            "nodes": cluster.nodes,
+            "region": cluster.region,
+        },
+    }
+
+
+def _fit_findings(value: FitAnswer) -> tuple[Finding, ...]:
+    found = [
+        Finding(
+            severity=v.severity,
+            code="does-not-divide" if v.severity == "error" else "note",
+            message=v.what + (" (frameworks may go on silently)" if v.silent else ""),
+            hint=v.legal,
+        )
+        for v in value.fit.violations
+    ]
+    job = value.workload.training
+    if job is not None:
+        per = job.regime.parameter + job.regime.gradient + job.regime.master + job.regime.state * job.states
+        if job.trains_all and per >= 6:
+            found.append(
+                Finding(
+                    severity="info",
+                    code="bytes-per-parameter",
+                    message=f"full training holds {per:g} bytes per parameter before activations, {per / 2:.0f} times the 16-bit weights",
+                    hint="outgrow explain bytes-per-parameter",
+                )
+            )
+        if value.layout.sharding in ("zero1", "zero2", "zero3") and job.base_format is not None:
+            found.append(
+                Finding(
+                    severity="warning",
+                    code="quantised-base-sharding",
+                    message="FSDP shards a 4-bit base; DeepSpeed's ZeRO and DDP copy it to every GPU",
+                    hint="layout.sharding=none to see the copy",
+                )
+            )
+        if value.fit.host_bytes:
+            found.append(
+                Finding(
+                    severity="info",
+                    code="host-memory",
+                    message=f"the host needs about {value.fit.host_bytes / 2**30:,.0f} GiB per GPU for what is offloaded or paged",
+                    hint="loading and saving need more: outgrow explain host-memory",
+                )
+            )
+    if value.model.is_moe:
+        idle = value.model.parameters - value.model.active_parameters
+        found.append(
+            Finding(
+                severity="info",
+                code="active-parameters",
+                message=f"memory is set by all {value.model.parameters / 1e9:,.1f} B parameters, not by the {value.model.active_parameters / 1e9:,.1f} B that a token uses",
+                hint=f"{idle / 1e9:,.1f} B are experts that wait",
+            )
+        )
+    if value.cluster.device.unified_memory:
+        found.append(
+            Finding(
+                severity="warning",
+                code="unified-memory",
+                message="the memory is the host's too: the operating system takes its part",
+            )
+        )
+    if value.workload.serving is not None:
+        serving = value.workload.serving
+        if serving.lora_adapters and serving.lora_rank > 64:
+            found.append(
+                Finding(
+                    severity="warning",
+                    code="max-lora-rank",
+                    message="engines reserve the largest rank for every adapter",
+                    hint="set it to the largest rank in use",
+                )
+            )
+        mixed = value.fit.cache_bytes_per_token
+        if mixed is not None and any(getattr(x.mixer, "span", None) for x in value.model.attention_layers):
+            found.append(
+                Finding(
+                    severity="info",
+                    code="sliding-window",
+                    message="sliding-window layers hold their window only where the engine's hybrid cache is on",
+                    hint="serving.hybrid_cache=false shows the cache without it",
+                )
+            )
+    return tuple(found)
+
+
+def _after_fit(what: str, on: str, value: FitAnswer) -> str:
+    if not value.fit.fits and value.fit.levers:
+        first = next((lever for lever in value.fit.levers if lever.then_fits), value.fit.levers[0])
+        if first.setting.startswith("training.method="):
+            method = first.setting.split("=")[1]
+            return (
+                f"outgrow fit {what} --on {on} --for {method}"
+                if not what.endswith((".yaml", ".yml"))
+                else f"outgrow fit {what} --on {on} --set {first.setting}"
+            )
+        kind = (
+            ""
+            if what.endswith((".yaml", ".yml"))
+            else " --for training"
+            if value.workload.training is not None
+            else ""
+        )
+        return f"outgrow fit {what} --on {on}{kind} --set {first.setting}"
+    return (
+        f"outgrow decide {what} --on {on}"
+        if what.endswith((".yaml", ".yml"))
+        else "outgrow decide examples/chat-8b.yaml --on h100-sxm"
+    )
+
+
+def decide(
+    what: str, *, on: str | None = None, job: JobKind | None = None, overrides: Sequence[str] = ()
+) -> Result[DecideAnswer]:
+    """Single GPU, one node or a cluster; shared or private; today and later; with what would flip it."""
+    workload, model, assumed = _load(what, job, overrides)
+    notes = list(assumed)
+    if on is None:
+        on = "h100-sxm"
+        notes.append(Assumption(name="--on", value=on, why="the device that the questions are asked about"))
+    target = specfile.cluster_of(on)
+    notes += target.assumed
+    usual = target.device.usual_node
+    if usual is not None and target.gpus < catalog.node(usual).gpus:
+        target = replace(catalog.target(usual), region=target.region, tenancy=target.tenancy)
+        notes.append(
+            Assumption(
+                name="one node", value=target.node.title, why=f"what {target.device.title} usually comes in"
+            )
+        )
+    layout = Layout()
+    if workload.training is not None:
+        layout, more = training_layout(workload.training, workload.layout, 1)
+        notes += [*(a for a in more if a.name != "layout.micro_batch"), *_training_notes(workload)]
+    verdict = judge(workload, model, target, layout)
+    value = DecideAnswer(model=model, cluster=target, workload=workload, verdict=verdict)
+    findings = tuple(
+        Finding(severity="info", code="rule-of-thumb", message=a.rule_of_thumb)
+        for a in verdict.answers
+        if a.rule_of_thumb
+    )
+    count = verdict.gpus if verdict.gpus <= target.gpus_per_node else verdict.nodes
+    where = (
+        f"{count}x{target.device.name}"
+        if verdict.gpus <= target.gpus_per_node
+        else f"{count}x{target.node.name}"
+    )
+    where = target.device.name if verdict.gpus == 1 else where
+    return Result(
+        kind="decide", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=findings,
+        sources=_sources(model, target), next=f"outgrow fit {what} --on {where}",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainAnswer:
+    """One entry of the glossary."""
+
+    term: str
+    title: str
+    text: str
+    see: tuple[str, ...]
+
+
+def explain(term: str) -> Result[ExplainAnswer]:
+    """What a word means here, and how the number behind it is computed."""
+    import difflib
+    import tomllib
+    from importlib import resources
+
+    entries: dict[str, Any] = tomllib.loads(
+        resources.files("outgrow.catalog").joinpath("data/glossary.toml").read_text(encoding="utf-8")
+    )
+    names = {alias: name for name, entry in entries.items() for alias in (name, *entry.get("aliases", []))}
+    key = re.sub(r"[\s_]+", "-", term.strip().lower())
+    if key not in names:
+        near = difflib.get_close_matches(key, names, n=3, cutoff=0.5)
+        raise UnknownNameError(
+            f"No entry explains {term[:60]!r}.",
+            hint=("did you mean " + ", ".join(near) + "? " if near else "")
+            + "entries: "
+            + ", ".join(sorted(entries)),
+        )
+    entry = entries[names[key]]
+    value = ExplainAnswer(
+        term=names[key], title=entry["title"], text=entry["text"].strip(), see=tuple(entry.get("see", ()))
+    )
+    return Result(kind="explain", value=value, inputs={"term": value.term})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogList:
+    """Names of one kind."""
+
+    kind: str
+    names: tuple[tuple[str, str], ...]
+    """(name, title)."""
+
+
+KINDS = ("model", "device", "node", "fabric")
+
+
+def listing(kind: str) -> Result[CatalogList]:
+    """Everything of one kind that the catalogue holds."""
+    rows: list[tuple[str, str]] = []
+    for name in catalog.names(kind):
+        if kind == "model":
+            rows.append((name, str(catalog.model_entry(name).get("hub_id", ""))))
+        elif kind == "device":
+            rows.append((name, catalog.device(name).title))
+        elif kind == "node":
+            rows.append((name, catalog.node(name).title))
+        else:
+            rows.append((name, catalog.fabric(name).title))
+    return Result(kind="catalog-list", value=CatalogList(kind=kind, names=tuple(rows)), inputs={"kind": kind})
+
+
+def show(name: str) -> Result[Any]:
+    """One entry of the catalogue: a model (name or config path), a device, a node or a fabric."""
+    from outgrow.report.cards import ModelCard
+
+    path = Path(name)
+    if path.suffix == ".json" or path.is_dir():
+        return Result(kind="model", value=ModelCard.of(specfile.load_model(name, {})), inputs={"path": name})
+    problems: list[UnknownNameError] = []
+    for kind, look in (
+        ("model", catalog.model),
+        ("device", catalog.device),
+        ("node", catalog.node),
+        ("fabric", catalog.fabric),
+    ):
+        try:
+            value: Any = look(name)
+        except UnknownNameError as error:
+            problems.append(error)
+            continue
+        return Result(kind=kind, value=ModelCard.of(value) if kind == "model" else value, inputs={kind: name})
+    hints = [e.hint for e in problems if e.hint]
+    raise UnknownNameError(
+        f"Nothing in the catalogue is called {name[:60]!r}.",
+        hint="; ".join(dict.fromkeys(hints)) or "outgrow catalog lists what there is",
+    )
+
+
+def validate(kind: str, path: Path, *, by: str | None = None) -> Result[Any]:
+    """Predict every row of a file of measurements from its inputs alone, and tell the errors."""
+    from outgrow.validation import kv, memory, report
+    from outgrow.validation.rows import read_rows
+
+    rooms: Mapping[str, Any] = {"memory": memory, "kv": kv}
+    room = rooms[kind]
+    rows = read_rows(path, needed=room.COLUMNS)
+    if by is not None and by not in rows[0]:
+        raise InputError(f"{path} has no column {by!r}.", hint="columns: " + ", ".join(rows[0]))
+    value = report.build(kind, rows, room.predict_rows(rows), by=by)
+    return Result(kind="validate", value=value, inputs={"kind": kind, "rows": len(rows), "file": path.name})
+
+
+def memory_table(models: Sequence[str] = (), *, on: str = "h100-sxm") -> Result[Any]:
+    """The memory table of guides, computed: model sizes x method x precision on one device."""
+    from outgrow.decide import memory_table as room
+
+    target = specfile.cluster_of(on)
+    usual = target.device.usual_node
+    if usual is not None and target.gpus < catalog.node(usual).gpus:
+        target = catalog.target(usual)
+    shapes = [specfile.load_model(name, {}) for name in (models or room.SIZES)]
+    value = room.memory_table(shapes, target)
+    inputs = {
+        "models": [m.name for m in shapes],
+        "device": target.device.name,
+        "gpus_per_node": target.gpus_per_node,
+    }
+    return Result(
+        kind="table",
+        value=value,
+        inputs=inputs,
+        assumed=target.assumed,
+        next=f"outgrow fit {shapes[-1].name} --on {target.device.name} --for qlora",
+    )
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of an input file or of an answer."""
+    if kind == "workload":
+        return specfile.json_schema("workload")
+    if kind == "cluster":
+        return specfile.json_schema("cluster")
+    from outgrow.report.schemas import answer_schema
+
+    return answer_schema(kind)

@@ -1,0 +1,30 @@
+"""`outgrow validate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from outgrow.cli.common import emit, json_option
+
+
+@click.command("validate")
+@click.argument("kind", type=click.Choice(["memory", "kv"]))
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--by",
+    default=None,
+    metavar="COLUMN",
+    help="Group the errors by a column of the file.  [default: source]",
+)
+@json_option
+def command(kind: str, file: Path, by: str | None, as_json: bool) -> int:
+    """Predict each row of FILE from its inputs alone and tell the errors.
+
+    The files in validation/data show the columns.
+    """
+    from outgrow import app
+
+    emit(app.validate(kind, file, by=by), as_json=as_json)
+    return 0

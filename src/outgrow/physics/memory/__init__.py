@@ -1,0 +1,1 @@
+"""The one room for every memory term: states, activations, loss, cache, engines' budgets, overheads."""
