@@ -33,7 +33,7 @@ what fills the memory, how sure are we, and is one GPU enough.
 class LazyGroup(click.Group):
     """Commands by name; each is imported when it is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table above."""
         return list(COMMANDS)
 
@@ -44,7 +44,7 @@ class LazyGroup(click.Group):
         command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command if isinstance(command, click.Command) else None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from the table: nothing is imported for it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])

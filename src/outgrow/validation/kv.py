@@ -133,7 +133,12 @@ def _bytes_per_token(row: Row, value: float, model: ModelShape, job: ServingJob,
 
 def model_named(text: str) -> ModelShape:
     """The model that a row means: its name, or the first name of the catalogue inside of its description."""
-    words = [text, text.split(" (", maxsplit=1)[0], *re.findall(r"\(([^)]*)\)", text), *re.findall(r"[\w.-]+", text)]
+    words = [
+        text,
+        text.split(" (", maxsplit=1)[0],
+        *re.findall(r"\(([^)]*)\)", text),
+        *re.findall(r"[\w.-]+", text),
+    ]
     for word in words:
         try:
             return catalog.model(word.removesuffix(" class").strip())

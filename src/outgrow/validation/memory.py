@@ -249,6 +249,9 @@ def layout_of(row: Mapping[str, str], recipe: Recipe, layers: int = 0) -> Layout
         batch = whole(row, "global_batch") or 1
         if gpus % batch == 0 and gpus > batch:
             settings |= {"dp": batch, "cp": gpus // batch}
+    spread = re.search(r"-ep(\d+)", row.get("framework", ""))
+    if spread and gpus % int(spread[1]) == 0:
+        settings["ep"] = int(spread[1])
     slots = extra.pop("table_slots", False)
     settings |= extra
     if slots and layers:

@@ -7,7 +7,6 @@ Every mixer answers the same four questions, so that nobody else needs to know i
   `span`                     how many tokens back the cache is ever read; None = all of them
 """
 
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -46,6 +45,8 @@ class SelfAttention:
     value_is_key: bool = False
     """Values reuse the key projection (Gemma-4 global layers)."""
     causal: bool = True
+    fused_projection: bool = False
+    """Queries, keys and values come out of one matrix: values keep all of its output alive (Phi-3)."""
     extra_parameters: int = 0
     kind: Literal["attention"] = "attention"
 

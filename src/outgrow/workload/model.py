@@ -14,6 +14,8 @@ from typing import Literal
 from outgrow.workload.mixers import LatentAttention, Mixer, SelfAttention, linear
 from outgrow.workload.quantization import WeightFormat
 
+NormKind = Literal["rms", "rms-fp32", "layer"]
+
 
 class TensorClass(StrEnum):
     """What a weight is for: formats, sharding and training treat the classes differently."""
@@ -39,6 +41,8 @@ class FeedForward:
     intermediate: int
     gated: bool = True
     bias: bool = False
+    composite: bool = False
+    """The activation is written as several operations, each of which keeps its input (GELU of GPT-2)."""
 
     @property
     def matrices(self) -> int:
@@ -170,8 +174,14 @@ class ModelShape:
     final_norm_parameters: int = 0
     other_parameters: int = 0
     """Parameters outside of layers that are none of the above."""
-    norm: Literal["rms", "layer"] = "rms"
-    """Kind of norm: a layer norm keeps its input once, an RMS norm of plain modules an fp32 copy as well."""
+    norm: NormKind = "rms"
+    """Kind of norm: a layer norm keeps its input once, an RMS norm of plain modules an fp32 copy as well, and one
+    that applies its scale in fp32 keeps the normalised value in fp32 too."""
+    post_norm: bool = False
+    """Norms are applied to what a block adds, not to what it reads."""
+    logit_softcap: bool = False
+    attention_softcap: bool = False
+    """Attention scores are capped: the matrix is kept, flash kernels of plain modules do not apply."""
     parallel_blocks: bool = False
     """Attention and feed-forward read the same input (GPT-J, Falcon, Cohere)."""
     towers: tuple[Tower, ...] = ()

@@ -34,7 +34,7 @@ Loss = Literal[
     "parallel-unfused",
 ]
 Kernels = Literal["eager", "triton", "compiled", "fused"]
-AttentionKernel = Literal["flash", "flash-expanded", "flash-fp8", "math"]
+AttentionKernel = Literal["flash", "sdpa", "flash-expanded", "flash-fp8", "math"]
 Objective = Literal["pretrain", "sft", "dpo", "ppo", "grpo"]
 Offload = Literal["parameters", "optimizer", "activations"]
 Batching = Literal["packed", "padded", "unpadded"]
@@ -146,8 +146,13 @@ class TrainingJob:
     kernels: Kernels = "eager"
     """What the framework keeps for the backward pass: plain modules, torch.compile, or fused layers (Megatron, TE)."""
     attention: AttentionKernel = "flash"
-    """flash keeps no attention matrix; flash-expanded repeats key-value heads to the query heads first; flash-fp8
+    """flash keeps no attention matrix; sdpa is flash for full sequences and repeats key-value heads where a batch is
+    padded; flash-expanded repeats key-value heads to the query heads first; flash-fp8
     keeps its operands in 8 bits; math keeps the matrix."""
+    residual_bytes: float | None = None
+    """Bytes of an element of the residual stream; None = the regime's. 4 where norms were cast to fp32 for a 4-bit base."""
+    dropout: float = 0.0
+    """Dropout of residual branches, as in GPT-2: its masks are kept."""
     expert_load: float = 1.0
     """Tokens that the fullest expert rank receives, over the mean: 1 = perfectly balanced."""
     recomputed_ahead: float = 0.0

@@ -10,6 +10,7 @@ from outgrow.workload.mixers import (
     LatentAttention,
     LinearAttention,
     Mamba,
+    ParallelMixers,
     SelfAttention,
     ShortConvolution,
 )
@@ -25,7 +26,7 @@ def layer_cache_bytes(layer: Layer, tp: int, cache_bytes: float, *, latent_align
 
     Key-value heads are split over tensor-parallel ranks until each holds one, then copied. A latent is never split.
     """
-    mixer = layer.mixer
+    mixer = layer.mixer.attention if isinstance(layer.mixer, ParallelMixers) else layer.mixer
     if isinstance(mixer, SelfAttention):
         if mixer.shares_kv or not mixer.causal:
             return 0.0
@@ -41,7 +42,7 @@ def layer_cache_bytes(layer: Layer, tp: int, cache_bytes: float, *, latent_align
 
 def layer_state_bytes(layer: Layer, tp: int, *, recurrent_bytes: float = RECURRENT_BYTES) -> float:
     """Fixed state of one sequence in one layer on one GPU."""
-    mixer = layer.mixer
+    mixer = layer.mixer.recurrent if isinstance(layer.mixer, ParallelMixers) else layer.mixer
     if isinstance(mixer, LinearAttention):
         recurrent = mixer.value_heads * mixer.key_head_dim * mixer.value_head_dim
         return (recurrent * recurrent_bytes + mixer.conv_width * (mixer.conv_kernel - 1) * STATE_BYTES) / tp

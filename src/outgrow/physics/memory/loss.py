@@ -2,83 +2,92 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from outgrow.layout import Layout
 from outgrow.workload.model import ModelShape
 from outgrow.workload.training import TrainingJob
 
-# What is alive at once, in bytes per logit of a 16-bit model.
-# plain: backward pass with fp32 log-softmax 4, gradient of the loss 4, gradient of the softmax 4 (the forward pass
-# needs 16-bit logits 2, fp32 copy 4, log-softmax 4).
-PLAIN = 12.0
-# the same where the logits are shifted by a copy: 16-bit logits 2, fp32 copy 4, shifted copy 4, log-softmax 4.
-PLAIN_SHIFTED = 14.0
-# in-place: 16-bit logits 2, fp32 copy 4 that becomes its own gradient, gradient cast back to 16 bits 2.
-IN_PLACE = 8.0
-# plain without the upcast: logits, log-softmax, and two gradients in 16 bits.
-NO_UPCAST = 8.0
-# vocabulary-parallel cross-entropy of Megatron: 16-bit logits 2, fp32 copy 4 that is turned into its own softmax.
-PARALLEL = 6.0
-# its fused form: 16-bit logits and a gradient of the same width.
-PARALLEL_FUSED = 4.0
-# the same on distributed tensors (PyTorch's loss_parallel), whose steps are separate operations: log-softmax,
-# zero-filled gradient, exponentials, their difference and its product, all fp32.
-PARALLEL_UNFUSED = 20.0
-# torch.compile of the loss: 16-bit logits and one fp32 copy.
-COMPILED = 6.0
-# one chunk of a chunked loss: fp32 copy, log-softmax, gradient.
-CHUNK = 12.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossCost:
+    """Bytes per logit alive at once while the loss is computed and while it is differentiated."""
+
+    forward: float
+    backward: float
+    what: str
+
+
+# For 16-bit activations. `plain` and `plain-no-upcast` are what PyTorch's own tracker counts
+# (validation/data/fake_tensor_memory.csv); the others follow from the operations that they name.
+LOSSES: dict[str, LossCost] = {
+    "plain": LossCost(forward=10, backward=12, what="16-bit logits 2, fp32 copy 4, log-softmax 4; then log-softmax and two gradients, fp32"),
+    "plain-shifted": LossCost(forward=14, backward=12, what="as plain, with a shifted fp32 copy of the logits (transformers before 4.46)"),
+    "plain-no-upcast": LossCost(forward=4, backward=6, what="everything in 16 bits"),
+    "in-place": LossCost(forward=6, backward=8, what="fp32 copy 4 that becomes its own gradient, 16-bit logits 2, gradient cast back 2"),
+    "compiled": LossCost(forward=6, backward=6, what="16-bit logits and one fp32 copy"),
+    "parallel": LossCost(forward=6, backward=6, what="16-bit logits 2, fp32 copy 4 that is turned into its own softmax (Megatron)"),
+    "parallel-fused": LossCost(forward=4, backward=4, what="16-bit logits and a gradient of the same width"),
+    "parallel-unfused": LossCost(forward=14, backward=20, what="log-softmax, zero-filled gradient, exponentials, difference, product, all fp32 (loss_parallel)"),
+}  # fmt: skip
+FP32_LOSS = LossCost(
+    forward=8, backward=12, what="fp32 logits, log-softmax; then log-softmax and two gradients"
+)
+
+CHUNK = 6.0
+"""One chunk of a chunked loss beside the fp32 log-softmax of all: 16-bit logits and an fp32 copy."""
 COMPILED_CHUNK = 4.0
+FUSED_CHUNK = 14.0
+"""One chunk of a fused linear loss: 16-bit logits, fp32 copy, softmax, gradient."""
 
 
-def logits_bytes(model: ModelShape, job: TrainingJob, layout: Layout, tokens: float) -> float:
-    """Bytes at the loss for `tokens` on the rank that holds the output head."""
+def loss_cost(job: TrainingJob) -> LossCost:
+    """Bytes per logit of a job's loss, for losses whose cost does not depend on sizes."""
+    if job.loss == "chunked":
+        if job.kernels == "eager":
+            return LossCost(
+                forward=4 + CHUNK / job.loss_chunks,
+                backward=4 + CHUNK / job.loss_chunks,
+                what="fp32 log-softmax of all chunks, and one chunk's copies",
+            )
+        kept = job.regime.activation
+        return LossCost(
+            forward=kept + COMPILED_CHUNK / job.loss_chunks,
+            backward=kept + COMPILED_CHUNK / job.loss_chunks,
+            what="16-bit logits of all chunks, fp32 of one",
+        )
+    return FP32_LOSS if job.regime.activation == 4 else LOSSES[job.loss]
+
+
+def loss_bytes(model: ModelShape, job: TrainingJob, layout: Layout, tokens: float) -> tuple[float, float]:
+    """(forward, backward) bytes at the loss for `tokens` on the rank that holds the output head."""
     if not model.has_head:
-        return 0.0
-    vocab = model.vocab / (layout.tp if layout.tp > 1 else 1)
-    logits = tokens * vocab
-    if job.objective == "dpo":
-        # Chosen and rejected are one batch; log-probabilities of policy and reference are reduced one after the other.
-        logits *= 1
-    a = job.regime.activation
-    match job.loss:
-        case "plain":
-            return logits * (PLAIN if a == 2 else 16.0)
-        case "plain-shifted":
-            return logits * (PLAIN_SHIFTED if a == 2 else 16.0)
-        case "plain-no-upcast":
-            return logits * NO_UPCAST
-        case "in-place":
-            return logits * IN_PLACE
-        case "parallel":
-            return logits * PARALLEL
-        case "parallel-fused":
-            return logits * PARALLEL_FUSED
-        case "parallel-unfused":
-            return logits * PARALLEL_UNFUSED
-        case "compiled":
-            return logits * COMPILED
-        case "chunked":
-            # All chunks' 16-bit logits are kept, and their gradients are made chunk by chunk.
-            piece = CHUNK if job.kernels == "eager" else COMPILED_CHUNK
-            return logits * (a + piece / job.loss_chunks)
-        case "fused":
-            # Linear layer and loss in one: a chunk of logits at a time, and the gradient of the hidden states.
-            return logits * (a + CHUNK) / fused_chunks(model) + tokens * model.hidden * a
-    raise AssertionError(job.loss)
+        return 0.0, 0.0
+    logits = tokens * model.vocab / layout.tp
+    if job.loss == "fused":
+        # Linear layer and loss in one: a chunk of logits at a time, and the gradient of the hidden states.
+        size = (
+            fused_chunk_tokens(model, tokens) * model.vocab * FUSED_CHUNK
+            + tokens * model.hidden * job.regime.activation
+        )
+        return size, size
+    cost = loss_cost(job)
+    capped = 2.0 if model.logit_softcap else 0.0
+    return logits * (cost.forward + capped), logits * (cost.backward + capped)
 
 
-def fused_chunks(model: ModelShape) -> int:
-    """Pieces that a fused linear loss cuts the tokens into: as many as the vocabulary is wider than the model."""
-    return max(1, -(-model.vocab // model.hidden))
+def fused_chunk_tokens(model: ModelShape, tokens: float) -> float:
+    """Tokens of one chunk: about as many pieces as the vocabulary is wider than the model, a power of two each."""
+    pieces = max(1, -(-model.vocab // model.hidden))
+    size = 1
+    while size < tokens / pieces:
+        size *= 2
+    return min(float(size), tokens)
 
 
 def logits_gradient_bytes(model: ModelShape, job: TrainingJob, layout: Layout, tokens: float) -> float:
     """Gradient of the logits while the head itself is differentiated."""
-    return tokens * model.vocab / layout.tp * job.regime.activation if model.has_head else 0.0
-
-
-def head_gradient_bytes(model: ModelShape, job: TrainingJob, layout: Layout) -> float:
-    """Weight gradient of the head that a fused loss makes in the forward pass."""
-    if job.loss != "fused" or not job.trains_all or not model.has_head:
+    if not model.has_head or job.loss == "fused":
         return 0.0
-    return model.embedding_parameters / layout.tp * job.regime.activation
+    pieces = job.loss_chunks if job.loss == "chunked" else 1
+    return tokens * model.vocab / layout.tp * job.regime.activation / pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outgrow.layout import Layout
-from outgrow.workload.mixers import LatentAttention, Mixer, SelfAttention
+from outgrow.workload.mixers import LatentAttention, Mixer, ParallelMixers, SelfAttention
 from outgrow.workload.model import Layer, MixtureOfExperts, ModelShape
 
 
@@ -52,6 +52,8 @@ def mixer_shard(mixer: Mixer, hidden: int, tp: int) -> float:
     total = mixer.parameters(hidden)
     if tp == 1:
         return total
+    if isinstance(mixer, ParallelMixers):
+        return mixer_shard(mixer.attention, hidden, tp) + mixer_shard(mixer.recurrent, hidden, tp)
     if isinstance(mixer, SelfAttention):
         kv_width = mixer.kv_heads * (mixer.head_dim + (0 if mixer.value_is_key else mixer.value_dim))
         kv = 0 if mixer.shares_kv else hidden * kv_width

@@ -15,6 +15,7 @@ from outgrow.workload.hf_config import classic, dense, encoder, hybrid, moe, mul
 from outgrow.workload.hf_config.defaults import CLASS_DEFAULTS
 from outgrow.workload.hf_config.quantization import read_quantization
 from outgrow.workload.hf_config.reader import Fields, Notes
+from outgrow.workload.hf_config.traits import with_traits
 from outgrow.workload.model import ModelShape
 
 Mapper = Callable[[Fields, str], ModelShape]
@@ -76,6 +77,7 @@ def resolve(config: Mapping[str, object], *, name: str = "", source: str = "") -
     if notes.problems:
         raise ConfigError(f"Cannot read the configuration of {name or model_type}.", problems=notes.problems)
     assumed = tuple(dict.fromkeys((*shape.assumed, *notes.assumed)))
+    shape = with_traits(shape, config, model_type)
     return replace(shape, dtype=dtype.removeprefix("torch."), weights=weights, source=source, assumed=assumed)
 
 

@@ -1,0 +1,36 @@
+"""Calls that between them show every view and most of what can happen in each."""
+
+from __future__ import annotations
+
+ANSWERS: dict[str, str] = {
+    "fit-serving": "fit llama-3.1-8b --on h100-sxm",
+    "fit-training": "fit llama-3.1-8b --on h100-sxm --for training",
+    "fit-lora": "fit llama-3.1-8b --on rtx-4090 --for lora",
+    "fit-qlora-file": "fit examples/qlora-70b.yaml --on h100-sxm",
+    "fit-moe-node": "fit deepseek-v3 --on hgx-h200",
+    "fit-several-gpus": "fit qwen3-30b-a3b --on 2xl40s",
+    "fit-does-not": "fit llama-3.1-405b --on h100-sxm",
+    "fit-cluster": "fit examples/sft-70b.yaml --on 2xhgx-h100",
+    "fit-cluster-file": "fit examples/sft-70b.yaml --on examples/cluster-hgx.yaml",
+    "fit-illegal": "fit llama-3.1-8b --on hgx-h100 --set serving.tp=3",
+    "fit-unified": "fit qwen3-8b --on dgx-spark",
+    "fit-window": "fit gemma-3-27b --on h100-sxm",
+    "fit-state": "fit mamba-2.8b --on l40s",
+    "fit-encoder": "fit whisper-large-v3 --on rtx-4090",
+    "table": "fit --table --on h100-sxm",
+    "table-one": "fit --table qwen3-8b --on mi300x",
+    "decide-chat": "decide examples/chat-8b.yaml",
+    "decide-sft": "decide examples/sft-70b.yaml",
+    "decide-sft-cluster": "decide examples/sft-70b.yaml --on examples/cluster-hgx.yaml",
+    "decide-qlora": "decide examples/qlora-70b.yaml",
+    "decide-name": "decide qwen3-32b --on h200-sxm",
+    "catalog-models": "catalog list model",
+    "catalog-devices": "catalog list device",
+    "catalog-nodes": "catalog list node",
+    "catalog-fabrics": "catalog list fabric",
+    "show-model": "catalog show qwen3-next-80b-a3b",
+    "show-device": "catalog show h100-sxm",
+    "show-node": "catalog show hgx-h100",
+    "show-fabric": "catalog show nvlink-4",
+    "explain": "explain mfu",
+}
