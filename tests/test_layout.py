@@ -170,9 +170,9 @@ def test_a_layout_is_legal_exactly_if_it_divides(
         return
     assert legal
     assert layout.shards == (degree or dp * cp)
-    # Every rank of the expert's group holds a part: groups x parts never exceed the ranks there are.
-    assert 1 <= layout.expert_shards * ep * layout.expert_tp
+    assert layout.expert_shards >= 1
     if degree is None:
+        # Experts, the ranks that split one, and the shards of a part use up all ranks of a stage.
         assert layout.expert_shards * ep * layout.expert_tp == dp * cp * tp
 
 

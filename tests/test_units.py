@@ -113,8 +113,8 @@ def test_sizes_for_people(size: float, text: str) -> None:
 @given(st.floats(min_value=1, max_value=1e16))
 def test_a_printed_size_reads_back_within_its_last_digit(size: float) -> None:
     text = format_bytes(size, digits=3).replace(",", "")
-    # Below 0.1 GiB no decimals are printed, so half of the unit may be lost: 0.5 of at least 1.
-    assert parse_bytes(text) == pytest.approx(size, rel=0.5 if size < 100 * 1024 else 0.01, abs=1)
+    # Below 0.1 GiB whole units are printed: of one KiB or MiB up to a half is lost.
+    assert parse_bytes(text) == pytest.approx(size, rel=0.5 if size < 0.1 * GIB else 0.01, abs=1)
 
 
 @FIXED

@@ -101,7 +101,7 @@ def patch_torch() -> None:
     library = torch.library.Library("aten", "IMPL")
     _LIBRARIES.append(library)  # registrations last as long as this object
 
-    def attention(  # noqa: PLR0917 - the signature of the function that it replaces
+    def attention(
         query: Any,
         key: Any,
         value: Any,

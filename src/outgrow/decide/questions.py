@@ -310,7 +310,7 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
     count = sizes.replicas[1] if sizes.replicas is not None else 1
     mean = GPU_HOURS_BETWEEN_FAILURES
     if workload.training is not None:
-        return _interrupted(workload, cluster, sizes)
+        return _interrupted(workload, sizes)
     reload = workload.availability.reload_seconds / 3600
     failures = need * count * HOURS_PER_YEAR / mean.value
     alone = 1 - need * reload / mean.value
@@ -355,7 +355,7 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
     )  # fmt: skip
 
 
-def _interrupted(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
+def _interrupted(workload: Workload, sizes: Sizes) -> Answer:
     """What a failure costs a training run."""
     mean = GPU_HOURS_BETWEEN_FAILURES
     gpus = max(

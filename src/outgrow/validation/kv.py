@@ -65,26 +65,23 @@ def predict_row(row: Row) -> list[Outcome]:
             if quantity == "kv_bytes_per_token"
         ]
         wanted = [w for w in wanted if w[0] != "kv_bytes_per_token"]
-        device = device_bytes(row, job)
+        device = device_bytes(row)
         predicted = serving_memory(model, job, device_bytes=device, is_a100="A100" in row.get("gpu", ""))
     except (Unanswerable, OutgrowError) as error:
         reason = str(error).splitlines()[0]
-        return [
-            *known,
-            *(
-                Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group)
-                for q, m in wanted
-            ),
-        ] + [
-            Outcome(
-                id=row["id"],
-                quantity="fits",
-                predicted=None,
-                measured=float(not refused),
-                reason=reason,
-                group=group,
-            )
+        left = [
+            Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group)
+            for q, m in wanted
         ]
+        fits = Outcome(
+            id=row["id"],
+            quantity="fits",
+            predicted=None,
+            measured=float(not refused),
+            reason=reason,
+            group=group,
+        )
+        return [*known, *left, fits]
     outcomes = known
     for quantity, value in wanted:
         outcomes.append(
@@ -202,7 +199,7 @@ def measured_tokens(row: Mapping[str, str]) -> float | None:
     return count * VLLM_BLOCK if "blocks" in row.get("kv_unit", "") else count
 
 
-def device_bytes(row: Mapping[str, str], job: ServingJob) -> float:
+def device_bytes(row: Mapping[str, str]) -> float:
     """What the framework sees of one GPU: as printed, else from the catalogue."""
     total = number(row, "gpu_total_gib")
     if total:

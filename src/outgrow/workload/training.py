@@ -165,6 +165,8 @@ class TrainingJob:
     """The input of the gated activation is kept in 8 bits."""
     fp8_transposes: bool = False
     """8-bit weights have a transposed copy: Hopper multiplies them in one layout only, Blackwell in both."""
+    tables_apart: bool = False
+    """Embedding and head are sharded units of their own, gathered only while they are used."""
     reshard: bool = True
     """Sharded parameters are given back after a layer's forward pass; False = all stay gathered (pipeline stages)."""
     accumulate_unsharded: bool = False

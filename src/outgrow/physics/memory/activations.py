@@ -129,7 +129,7 @@ def layer_activations(layer: Layer, model: ModelShape, job: TrainingJob, layout:
     if layout.recompute == "full":
         kept = c.r * c.h / c.sp
     elif layout.recompute == "selective":
-        kept = _selective(c, layer, job, full)
+        kept = _selective(c, layer, full)
     return LayerActivations(
         kept=kept, full=full, transient=_transient(c, layer, layout, job), parts=tuple(parts.items())
     )
@@ -287,7 +287,7 @@ def _adapters(c: Context, layer: Layer, job: TrainingJob) -> float:
     return total
 
 
-def _selective(c: Context, layer: Layer, job: TrainingJob, full: float) -> float:
+def _selective(c: Context, layer: Layer, full: float) -> float:
     """Selective recomputation.
 
     Megatron's drops what flash attention does not keep anyway. PyTorch's per-operation policy keeps every second

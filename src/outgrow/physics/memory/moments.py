@@ -170,7 +170,7 @@ class _Stage:
             f"{self.regime.gradient:g} B per parameter, accumulated over {self.job.accumulation} micro-batches",
         )
 
-    def gathered(self, layers: int = PREFETCHED_LAYERS) -> list[Term]:
+    def gathered(self, layers: int = PREFETCHED_LAYERS, *, loss: bool = False) -> list[Term]:
         """Parameters that sharded training has gathered at one moment."""
         if not self.sharded:
             return []
@@ -188,7 +188,10 @@ class _Stage:
                     f"all {rank.total:,.0f} parameters of the stage stay unsharded",
                 )
             ]
-        size = layers * layer_width * rank.layer + width * (rank.embedding + rank.head)
+        tables = rank.embedding + rank.head
+        if job.tables_apart:
+            tables = rank.head if loss else 0.0
+        size = layers * layer_width * rank.layer + width * tables
         return [
             _term(
                 "gathered parameters",
@@ -215,7 +218,7 @@ class _Stage:
         base, gathered = self.base(), self.gathered()
         # At the loss one layer is still, or already, unsharded.
         found = [
-            *self._loss(base, self.gathered(1)),
+            *self._loss(base, self.gathered(1, loss=True)),
             *self._backward(base, gathered),
             *self._end_of_backward(base),
         ]
@@ -283,7 +286,8 @@ class _Stage:
         share_dense = 1 / layout.shards if layout.sharding in ("zero2", "zero3") else 1.0
         share_expert = 1 / layout.expert_shards if layout.sharding in ("zero2", "zero3") else 1.0
         head = self.states.rank.head
-        grown = regime.gradient * head * (share_dense if self.sharded else 1.0) if self.fresh else 0.0
+        fresh_here = self.fresh and "parameters" not in job.offload
+        grown = regime.gradient * head * (share_dense if self.sharded else 1.0) if fresh_here else 0.0
         if not job.trains_all:
             grown = self.states.gradient_bytes
         recomputing = layout.recompute != "none" or "activations" in job.offload
@@ -335,13 +339,9 @@ class _Stage:
                         f"one layer unsharded, {regime.compute:g} + {regime.reduce:g} B",
                     )
                 )
+                apart = 0.0 if job.tables_apart else regime.compute * head
                 terms.append(
-                    _term(
-                        "unsharded head gradient",
-                        regime.compute * head,
-                        "transient",
-                        "kept until the root is reduced",
-                    )
+                    _term("unsharded head gradient", apart, "transient", "kept until the root is reduced")
                 )
             if self.fresh or not job.trains_all:
                 terms.append(
@@ -357,7 +357,9 @@ class _Stage:
                     )
                 )
             found.append(Moment(phase="backward", terms=tuple(terms)))
-            if self.fresh:
+            if (
+                self.fresh and "parameters" not in job.offload
+            ):  # else each gradient goes to the host as it is reduced
                 grown += regime.gradient * ((blocks + vectors) * share_dense + experts * share_expert)
             remaining -= kept[index]
         return found

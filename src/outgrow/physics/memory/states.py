@@ -52,7 +52,7 @@ class States:
         return total + (self.gradient_bytes if self.gradients_persist else 0.0)
 
 
-def _split(rank: RankParameters, layout: Layout, *, parameters: bool) -> tuple[float, float]:
+def _split(layout: Layout, *, parameters: bool) -> tuple[float, float]:
     """(dense, expert) share of one rank's states, as fractions of what it would hold unsharded."""
     if layout.sharding == "none" or (parameters and layout.sharding != "zero3"):
         return 1.0, 1.0
@@ -63,8 +63,8 @@ def training_states(model: ModelShape, job: TrainingJob, layout: Layout, stage: 
     """States of one rank, from the regime of its precision, its optimizer and its sharding."""
     rank = rank_parameters(model, layout, stage)
     regime = job.regime
-    dense_part, expert_part = _split(rank, layout, parameters=True)
-    dense_state, expert_state = _split(rank, layout, parameters=False)
+    dense_part, expert_part = _split(layout, parameters=True)
+    dense_state, expert_state = _split(layout, parameters=False)
     gradient_dense, gradient_expert = (
         (dense_state, expert_state) if layout.sharding in ("zero2", "zero3") else (1.0, 1.0)
     )

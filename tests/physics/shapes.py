@@ -1,0 +1,126 @@
+"""Models of known widths, and strategies that draw models, jobs and layouts which belong together."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from outgrow import catalog
+from outgrow.layout import Layout, divisors
+from outgrow.workload.hf_config import resolve
+from outgrow.workload.model import ModelShape
+from outgrow.workload.training import PRECISIONS, Lora, TrainingJob
+
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE, VOCAB, LAYERS = 512, 8, 2, 64, 1408, 32_000, 4
+
+
+def decoder(model_type: str = "llama", **changes: Any) -> ModelShape:
+    """A small decoder of some family, by way of its config.json."""
+    config: dict[str, Any] = {
+        "model_type": model_type,
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "head_dim": HEAD_DIM,
+        "intermediate_size": INTERMEDIATE,
+        "vocab_size": VOCAB,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+    }
+    return resolve(config | changes, name=model_type)
+
+
+@cache
+def known(name: str) -> ModelShape:
+    """A model of the catalogue."""
+    return catalog.model(name)
+
+
+# One of every kind of thing that memory knows: attention of all kinds, experts, states, towers, encoders, ties.
+FAMILIES = (
+    "llama-3.2-1b", "qwen3-0.6b", "gemma-3-1b", "gemma-2-2b", "gpt2", "phi-3-mini", "olmo-2-7b", "mixtral-8x7b",
+    "qwen3-30b-a3b", "deepseek-v2-lite", "deepseek-v3", "gpt-oss-20b", "qwen3-next-80b-a3b", "nemotron-3-nano-30b-a3b",
+    "mamba-2.8b", "lfm2-1.2b", "qwen2.5-vl-7b", "llama-3.2-11b-vision", "t5-base", "whisper-large-v3", "bert-base",
+    "falcon-7b", "jamba-1.5-mini", "deepseek-v4-flash", "gemma-4-26b-a4b",
+)  # fmt: skip
+
+
+def models() -> st.SearchStrategy[ModelShape]:
+    """Any family."""
+    return st.sampled_from(FAMILIES).map(known)
+
+
+DEGREES = st.sampled_from((1, 2, 4, 8))
+
+
+@st.composite
+def layouts(draw: st.DrawFn, model: ModelShape) -> Layout:
+    """A layout that is legal in itself and has no empty stages."""
+    pp = draw(st.sampled_from([d for d in (1, 2, 4) if d <= len(model.layers)]))
+    vpp = draw(st.sampled_from([v for v in (1, 2) if v * pp <= len(model.layers)])) if pp > 1 else 1
+    dp, cp = draw(DEGREES), draw(st.sampled_from((1, 2)))
+    return Layout(
+        dp=dp,
+        tp=draw(DEGREES),
+        pp=pp,
+        vpp=vpp,
+        cp=cp,
+        ep=draw(st.sampled_from(divisors(dp * cp))) if model.is_moe else 1,
+        sharding=draw(st.sampled_from(("none", "zero1", "zero2", "zero3"))),
+        sequence_parallel=draw(st.booleans()),
+        schedule=draw(st.sampled_from(("gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipe"))),
+        micro_batch=draw(st.integers(1, 8)),
+        recompute=draw(st.sampled_from(("none", "selective", "full"))),
+    )
+
+
+OPTIMIZERS = (
+    "adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "adafactor", "lion", "lion-8bit", "sgd", "sgd-momentum",
+    "muon", "none",
+)  # fmt: skip
+LOSSES = (
+    "plain", "plain-shifted", "plain-no-upcast", "in-place", "compiled", "chunked", "fused", "parallel", "parallel-fused",
+    "parallel-unfused",
+)  # fmt: skip
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> TrainingJob:
+    """Any training job."""
+    return TrainingJob(
+        objective=draw(st.sampled_from(("pretrain", "sft", "dpo", "ppo", "grpo"))),
+        method=draw(st.sampled_from(("full", "lora", "dora", "qlora", "frozen"))),
+        sequence_length=draw(st.sampled_from((8, 512, 4096, 131_072))),
+        batching=draw(st.sampled_from(("packed", "padded", "unpadded"))),
+        mean_length=draw(st.sampled_from((None, 4))),
+        accumulation=draw(st.sampled_from((1, 2, 16))),
+        precision=draw(st.sampled_from(sorted(PRECISIONS))),
+        optimizer=draw(st.sampled_from(OPTIMIZERS)),  # type: ignore[arg-type]
+        optimizer_foreach=draw(st.booleans()),
+        optimizer_in_backward=draw(st.booleans()),
+        loss=draw(st.sampled_from(LOSSES)),  # type: ignore[arg-type]
+        loss_chunks=draw(st.sampled_from((1, 8))),
+        kernels=draw(st.sampled_from(("eager", "triton", "compiled", "fused"))),
+        attention=draw(st.sampled_from(("flash", "flash-expanded", "flash-fp8", "math"))),
+        expert_load=draw(st.sampled_from((1.0, 2.5))),
+        recomputed_ahead=draw(st.sampled_from((0.0, 1.0))),
+        expandable_segments=draw(st.booleans()),
+        reshard=draw(st.booleans()),
+        accumulate_unsharded=draw(st.booleans()),
+        lora=Lora(
+            rank=draw(st.sampled_from((1, 16, 256))),
+            targets=draw(st.sampled_from((("q", "v"), ("q", "k", "v", "o"), ("all",)))),
+            dropout=draw(st.sampled_from((0.0, 0.1))),
+            parameter_bytes=draw(st.sampled_from((2.0, 4.0))),
+            autocast=draw(st.booleans()),
+            train_embeddings=draw(st.booleans()),
+        ),
+        base=draw(st.sampled_from((None, "nf4", "nf4-double", "fp8"))),
+        offload=draw(st.sampled_from(((), ("optimizer",), ("activations",), ("parameters", "optimizer")))),
+        ema=draw(st.booleans()),
+        reference_precomputed=draw(st.booleans()),
+    )
