@@ -171,7 +171,7 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     used = sum(t.bytes for t in answer.terms if t.kind != "cache" and t.name != "left free by the engine")
     one_sequence = answer.cost.sequence_bytes(min(answer.context_length, 2048))
     needed_value = used + one_sequence
-    slack = 0.03 * answer.weights_bytes + 0.5 * 2**30
+    slack = answer.uncertainty_bytes
     needed = Quantity(
         value=needed_value,
         unit="byte",

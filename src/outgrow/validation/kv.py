@@ -178,7 +178,7 @@ def _outcome(
 
 def interval(memory: ServingMemory, value: float) -> tuple[float, float]:
     """Bounds of a capacity: what the terms before it may be off by, over what is left."""
-    slack = 0.03 * memory.weights_bytes + 0.6 * GIB
+    slack = memory.uncertainty_bytes
     share = slack / max(memory.cache_bytes, slack)
     return value * (1 - min(share, 0.9)), value * (1 + share)
 

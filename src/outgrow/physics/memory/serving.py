@@ -9,11 +9,16 @@ from outgrow.physics.memory.engines import CONTEXT_BYTES, EngineBudget, engine_b
 from outgrow.physics.memory.kv import CacheCost, Pool, cache_cost, pool
 from outgrow.physics.memory.parameters import RankParameters, rank_parameters
 from outgrow.physics.memory.terms import Term
+from outgrow.units import GIB
 from outgrow.workload.model import MixtureOfExperts, ModelShape, Tower
 from outgrow.workload.quantization import BFLOAT16, FLOAT32, WeightFormat, weight_format
 from outgrow.workload.serving import CACHE_BYTES, ServingJob
 
 ACTIVATION = 2.0
+WEIGHTS_UNCERTAINTY = 0.05
+"""Padding of kernels, layers that a checkpoint leaves in 16 bits, buffers beside the weights."""
+PROFILE_UNCERTAINTY = 1.0 * GIB
+"""What the profile run, other libraries and graphs are off by."""
 VISION_ITEM_TOKENS = 16384
 """Tokens of the largest image that an engine profiles where the model does not say (Qwen2.5-VL's default)."""
 
@@ -34,6 +39,11 @@ class ServingMemory:
     pool: Pool
     context_length: int
     weight_format: WeightFormat
+
+    @property
+    def uncertainty_bytes(self) -> float:
+        """Half width of the interval of everything before the cache (80 % of published ledgers lie inside)."""
+        return WEIGHTS_UNCERTAINTY * self.weights_bytes + PROFILE_UNCERTAINTY
 
     @property
     def cache_tokens(self) -> int:
