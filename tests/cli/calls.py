@@ -67,6 +67,14 @@ def call(*argv: str) -> Call:
     return fresh(*argv)
 
 
+def config_folder(folder: Path, **changes: object) -> Path:
+    """A folder with a config.json: a small model's, with changes."""
+    entry = json.loads((ROOT / "src/outgrow/catalog/data/models/qwen3-0.6b.json").read_text(encoding="utf-8"))
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(entry["config"] | changes), encoding="utf-8")
+    return folder
+
+
 def environment(**changes: str | None) -> dict[str, str]:
     """This process's environment without what would colour or re-encode the output of a child."""
     ruled = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "TERM", "LC_ALL", "LANG",

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from outgrow import catalog
-from outgrow.layout import Layout, divisors
+from outgrow.layout import Layout, Recompute, Schedule, Sharding, divisors
 from outgrow.workload.hf_config import resolve
 from outgrow.workload.model import ModelShape
-from outgrow.workload.training import PRECISIONS, Lora, TrainingJob
+from outgrow.workload.training import (
+    PRECISIONS,
+    AttentionKernel,
+    Batching,
+    Kernels,
+    Lora,
+    Loss,
+    Method,
+    Objective,
+    Optimizer,
+    TrainingJob,
+)
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE, VOCAB, LAYERS = 512, 8, 2, 64, 1408, 32_000, 4
 
@@ -70,42 +81,37 @@ def layouts(draw: st.DrawFn, model: ModelShape) -> Layout:
         vpp=vpp,
         cp=cp,
         ep=draw(st.sampled_from(divisors(dp * cp))) if model.is_moe else 1,
-        sharding=draw(st.sampled_from(("none", "zero1", "zero2", "zero3"))),
+        sharding=draw(any_of(Sharding)),
         sequence_parallel=draw(st.booleans()),
-        schedule=draw(st.sampled_from(("gpipe", "1f1b", "interleaved", "zero-bubble", "dualpipe"))),
+        schedule=draw(any_of(Schedule)),
         micro_batch=draw(st.integers(1, 8)),
-        recompute=draw(st.sampled_from(("none", "selective", "full"))),
+        recompute=draw(any_of(Recompute)),
     )
 
 
-OPTIMIZERS = (
-    "adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "adafactor", "lion", "lion-8bit", "sgd", "sgd-momentum",
-    "muon", "none",
-)  # fmt: skip
-LOSSES = (
-    "plain", "plain-shifted", "plain-no-upcast", "in-place", "compiled", "chunked", "fused", "parallel", "parallel-fused",
-    "parallel-unfused",
-)  # fmt: skip
+def any_of(literal: Any) -> st.SearchStrategy[Any]:
+    """Any value of a Literal."""
+    return st.sampled_from(get_args(literal))
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> TrainingJob:
     """Any training job."""
     return TrainingJob(
-        objective=draw(st.sampled_from(("pretrain", "sft", "dpo", "ppo", "grpo"))),
-        method=draw(st.sampled_from(("full", "lora", "dora", "qlora", "frozen"))),
+        objective=draw(any_of(Objective)),
+        method=draw(any_of(Method)),
         sequence_length=draw(st.sampled_from((8, 512, 4096, 131_072))),
-        batching=draw(st.sampled_from(("packed", "padded", "unpadded"))),
+        batching=draw(any_of(Batching)),
         mean_length=draw(st.sampled_from((None, 4))),
         accumulation=draw(st.sampled_from((1, 2, 16))),
         precision=draw(st.sampled_from(sorted(PRECISIONS))),
-        optimizer=draw(st.sampled_from(OPTIMIZERS)),  # type: ignore[arg-type]
+        optimizer=draw(any_of(Optimizer)),
         optimizer_foreach=draw(st.booleans()),
         optimizer_in_backward=draw(st.booleans()),
-        loss=draw(st.sampled_from(LOSSES)),  # type: ignore[arg-type]
+        loss=draw(any_of(Loss)),
         loss_chunks=draw(st.sampled_from((1, 8))),
-        kernels=draw(st.sampled_from(("eager", "triton", "compiled", "fused"))),
-        attention=draw(st.sampled_from(("flash", "flash-expanded", "flash-fp8", "math"))),
+        kernels=draw(any_of(Kernels)),
+        attention=draw(any_of(AttentionKernel)),
         expert_load=draw(st.sampled_from((1.0, 2.5))),
         recomputed_ahead=draw(st.sampled_from((0.0, 1.0))),
         expandable_segments=draw(st.booleans()),

@@ -98,7 +98,7 @@ CASES: list[tuple[str, str, dict[str, Any], TrainingJob, Callable[[W], float]]] 
     # Norms on what is added: 8 each, and 2h twice where linear layers read the stream; q and k norms over all heads.
     ("olmo2", "olmo2", {}, BF16, lambda w: 20 * w.h + attention(w) + 8 * (w.q + w.kv) + 8 * w.i),
     ("llama, math attention", "llama", {}, replace(BF16, attention="math"), lambda w: 16 * w.h + 8 * w.q + 6 * w.n * w.s + 8 * w.i),
-    ("llama, padded", "llama", {}, replace(BF16, attention="flash-expanded", batching="padded"),
+    ("llama, padded", "llama", {}, replace(BF16, attention="sdpa", batching="padded"),
      lambda w: 16 * w.h + 8 * w.q + 4 * w.n + 2 * w.s + 8 * w.i),
     ("mixtral", "mixtral", MIXTRAL, BF16, lambda w: 16 * w.h + attention(w) + experts(w)),
     ("qwen3_moe", "qwen3_moe", QWEN_MOE, BF16,

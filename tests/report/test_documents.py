@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 from cli.answers import ANSWERS
-from cli.calls import call, fresh
+from cli.calls import ROOT, call, config_folder, fresh
 from outgrow import catalog
 
 SCHEMAS = ["workload", "cluster", "fit", "decide", "table", "catalog", "catalog-list", "validate", "explain"]
 Json = Any
 
 MEMORY = """\
-id,source,model,gpu,gpus,gpus_per_node,seq_len,micro_batch,global_batch,precision,recompute,optimizer,framework,task,peak_mem_gb,mem_def,note
-a1,somewhere/runs table 1,llama-3.1-8b,H100 80GB SXM,8,8,4096,1,8,bf16,full,AdamW,torchtitan,pretrain,40,GiB; max reserved,
-a2,somewhere/runs table 2,llama-3.1-8b,H100 80GB SXM,1,8,8192,8,8,bf16,none,AdamW,torchtitan,pretrain,,,RUN FAILED: out of memory
-a3,elsewhere/notes,not-a-model-9b,H100 80GB SXM,8,8,4096,1,8,bf16,full,AdamW,torchtitan,pretrain,50,GiB; max reserved,
+id,source,model,gpu,gpus,gpus_per_node,dp,zero_or_fsdp,seq_len,micro_batch,global_batch,precision,recompute,optimizer,framework,task,peak_mem_gb,mem_def,note
+a1,somewhere/runs table 1,llama-3.1-8b,H100 80GB SXM,8,8,8,FSDP2,4096,1,8,bf16,full,AdamW,torchtitan,pretrain,40,GiB; max reserved,
+a2,somewhere/runs table 2,llama-3.1-8b,H100 80GB SXM,1,8,1,,8192,8,8,bf16,none,AdamW,torchtitan,pretrain,,,RUN FAILED: out of memory
+a3,elsewhere/notes,not-a-model-9b,H100 80GB SXM,8,8,8,FSDP2,4096,1,8,bf16,full,AdamW,torchtitan,pretrain,50,GiB; max reserved,
 """
 KV = """\
 id,source,model,gpu,gpus,tp,engine,kv_blocks_or_tokens,kv_unit,kv_gib_per_gpu,gpu_memory_utilization,max_model_len,note
@@ -80,10 +81,6 @@ def test_every_entry_of_the_catalogue(kind: str, schemas: dict[str, Draft202012V
 
 
 def test_examples_hold_to_the_schemas_of_files(schemas: dict[str, Draft202012Validator]) -> None:
-    import yaml
-
-    from cli.calls import ROOT
-
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         kind = "cluster" if path.name.startswith("cluster") else "workload"
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -204,11 +201,11 @@ def test_terms_add_up(argv: str) -> None:
     rounding = len(terms) + 2
     device = sum(terms.values()) - terms.get("left free by the engine", 0)
     beside = terms.get("context", 0) + terms.get("communicators", 0)
-    gap = terms.get("allocator gap", 0)
+    alive = sum(t["bytes"] for t in r["terms"] if t["kind"] != "overhead")
     if r["job"] == "training":
         assert abs(device - r["device_bytes"]) <= rounding
         assert abs(device - beside - r["reserved_bytes"]) <= rounding
-        assert abs(device - beside - gap - r["allocated_bytes"]) <= rounding
+        assert abs(alive - r["allocated_bytes"]) <= rounding
         assert r["free_bytes"] == pytest.approx(r["capacity_bytes"] - r["needed_bytes"], abs=2)
     elif r["fits"]:
         assert abs(device - r["allocated_bytes"]) <= rounding
@@ -316,7 +313,8 @@ def test_text_and_json_tell_the_same_numbers() -> None:
         text = call(*argv.split()).out
         for term in fit(*argv.split()[1:])["terms"]:
             line = next(line for line in text.splitlines() if line.startswith(f"  {term['name'][:24]} "))
-            assert f" {format_bytes(term['bytes'])} " in line
+            # JSON rounds to whole bytes, which may lie on the other side of where a unit begins.
+            assert any(f" {format_bytes(term['bytes'] + one)} " in line for one in (-1, 0, 1)), line
 
 
 # --- decide, table ------------------------------------------------------------------------------------------
@@ -385,7 +383,10 @@ def test_a_model_card_adds_up() -> None:
         assert sum(r["parameters_by_class"].values()) == r["parameters_total"], name
         assert 0 < r["parameters_active"] <= r["parameters_total"], name
         assert 1 in r["valid_tensor_parallel"], name
-        assert r["kv_bytes_per_token_full_context"] + r["kv_bytes_per_token_windowed"] == pytest.approx(r["kv_bytes_per_token"]), name
+        own = r["kv_bytes_per_token_full_context"] + r["kv_bytes_per_token_windowed"]
+        # What is more is charged for cross-attention to an encoder or an image.
+        assert own <= r["kv_bytes_per_token"], name
+        assert own == r["kv_bytes_per_token"] or r["encoder_layers"] or "vision" in name, name
 
 
 def test_an_alias_is_its_entry() -> None:
@@ -399,7 +400,7 @@ def test_an_alias_is_its_entry() -> None:
 
 
 def test_figures_name_their_unit_once() -> None:
-    suffixes = ("_bytes", "_bytes_per_second", "_flop_per_second", "_op_per_second", "_watts", "_seconds", "_fraction", "_cores")
+    suffixes = ("_bytes", "_bytes_per_second", "_flop_per_second", "_op_per_second", "_watts", "_seconds", "_fraction", "_cores", "_vcpu")
     for kind in ("device", "node", "fabric"):
         for name in catalog.names(kind):
             r = call("catalog", "show", name, "--json").document["result"]
@@ -480,30 +481,21 @@ def hash_of(*argv: str) -> str:
 
 
 def test_equal_inputs_have_equal_hashes() -> None:
-    assert hash_of("fit", "llama-3.1-8b", "--on", "h100-sxm") == hash_of("fit", "llama-3.1-8b", "--on", "1xh100-sxm")
+    assert hash_of("fit", "llama-3.1-8b", "--on", "h100-sxm") == hash_of("fit", "llama-3.1-8b")
     assert hash_of("fit", "llama-3.1-8b", "--for", "serving") == hash_of("fit", "llama-3.1-8b")
     assert hash_of("catalog", "show", "h100-sxm") == hash_of("catalog", "show", "H100-SXM")
 
 
 def test_other_inputs_have_other_hashes(tmp_path: Path) -> None:
     """An answer that differs may not carry the hash of another."""
-    from cli.calls import ROOT
-
     base = ["fit", "llama-3.1-8b", "--on", "h100-sxm"]
     hashes = [hash_of(*base, *more) for more in ([], ["--set", "serving.tp=1", "--set", "serving.max_model_len=4096"], ["--for", "lora"])]
     hashes += [hash_of("fit", "llama-3.1-8b", "--on", on) for on in ("h200-sxm", "2xh100-sxm", "hgx-h100")]
     assert len(set(hashes)) == len(hashes)
     # The same name and the same parameters, and another cache: all of a model's shape is an input.
-    text = (ROOT / "src/outgrow/catalog/data/models/qwen3-0.6b.json").read_text(encoding="utf-8")
-    found = []
-    for index, changed in enumerate((text, re.sub(r'("max_position_embeddings": )\d+', r"\g<1>1024", text))):
-        folder = tmp_path / str(index) / "m"
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text(changed, encoding="utf-8")
-        document = fresh("fit", str(folder), "--json").document
-        found.append((document["inputs_sha256"], document["result"]["context_tokens"]))
-    assert found[0][1] != found[1][1]
-    assert found[0][0] != found[1][0]
+    long, short = (fresh("fit", str(config_folder(tmp_path / str(n) / "m", max_position_embeddings=n)), "--json").document for n in (4096, 1024))
+    assert long["result"]["context_tokens"] != short["result"]["context_tokens"]
+    assert long["inputs_sha256"] != short["inputs_sha256"]
 
 
 def test_other_measurements_have_another_hash(tmp_path: Path) -> None:
