@@ -13,7 +13,7 @@ from outgrow.cluster.cluster import Cluster
 from outgrow.decide.fit import Fit, fit_serving, fit_training
 from outgrow.decide.verdict import Verdict
 from outgrow.decide.verdict import decide as judge
-from outgrow.errors import InputError, Problem, UnknownNameError
+from outgrow.errors import InputError, MissingError, Problem, UnknownNameError, all_of
 from outgrow.evidence import Assumption, Finding, Source
 from outgrow.layout import Layout
 from outgrow.plan.usual import serving_split, training_layout, with_accumulation
@@ -79,6 +79,24 @@ def _load(
     return loaded.workload, model, tuple(assumed)
 
 
+def _load_both(
+    what: str, job: JobKind | None, overrides: Sequence[str], on: str
+) -> tuple[Workload, ModelShape, tuple[Assumption, ...], Cluster]:
+    """The workload with its model, and what it shall run on; the faults of both at once."""
+    errors: list[InputError | MissingError] = []
+    try:
+        loaded = _load(what, job, overrides)
+    except (InputError, MissingError) as error:
+        errors.append(error)
+    try:
+        target = specfile.cluster_of(on)
+    except (InputError, MissingError) as error:
+        errors.append(error)
+    if errors:
+        raise all_of(errors)
+    return *loaded, target
+
+
 def _once(notes: Sequence[Assumption]) -> tuple[Assumption, ...]:
     """One assumption per name: the last that was told, in the order of the first."""
     return tuple({a.name: a for a in notes}.values())
@@ -119,8 +137,10 @@ def fit(
     `what` is a model (name, config.json or its folder) or a workload file; `on` a device, a node, a count of
     either, or a cluster file. `overrides` are dotted settings such as "training.sequence_length=8192".
     """
-    workload, model, assumed = _load(what, job, overrides)
-    target = cluster or specfile.cluster_of(on)
+    if cluster is None:
+        workload, model, assumed, target = _load_both(what, job, overrides, on)
+    else:
+        (workload, model, assumed), target = _load(what, job, overrides), cluster
     device = target.device
     notes = [*assumed, *target.assumed]
     if workload.training is not None:
@@ -320,12 +340,12 @@ def decide(
     what: str, *, on: str | None = None, job: JobKind | None = None, overrides: Sequence[str] = ()
 ) -> Result[DecideAnswer]:
     """Single GPU, one node or a cluster; shared or private; today and later; with what would flip it."""
-    workload, model, assumed = _load(what, job, overrides)
+    asked = on
+    on = on or "h100-sxm"
+    workload, model, assumed, target = _load_both(what, job, overrides, on)
     notes = list(assumed)
-    if on is None:
-        on = "h100-sxm"
+    if asked is None:
         notes.append(Assumption(name="--on", value=on, why="the device that the questions are asked about"))
-    target = specfile.cluster_of(on)
     notes += target.assumed
     usual = target.device.usual_node
     if usual is not None and target.gpus < catalog.node(usual).gpus:

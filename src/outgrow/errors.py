@@ -114,3 +114,14 @@ class OutsideError(OutgrowError):
     """An outside system failed."""
 
     exit_code = EXIT_OUTSIDE
+
+
+def all_of(errors: Sequence[InputError | MissingError]) -> InputError | MissingError:
+    """Several errors of one command as one, so that none waits behind another. Wrong input outranks what is missing."""
+    if len(errors) == 1:
+        return errors[0]
+    kind = InputError if any(isinstance(error, InputError) for error in errors) else MissingError
+    problems: list[Problem] = []
+    for error in errors:
+        problems += error.problems or (Problem(path="", message=error.message, hint=error.hint),)
+    return kind(f"{len(problems)} things are wrong.", problems=problems)

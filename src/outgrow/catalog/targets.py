@@ -112,8 +112,9 @@ def _of_devices(
             assumed = (*assumed, Assumption(name="cluster.node", value=node.name, why=why))
     elif usual is not None:
         node = _part_of(usual, device, count)
-        why = f"{count} of the {usual.gpus} GPUs of a {usual.title}, with that share of its memory and NICs"
-        assumed = (*assumed, Assumption(name="cluster.node", value=node.title, why=why))
+        part = f"{count}/{usual.gpus} of a {usual.title}"
+        why = f"{device.title} usually comes in it; its memory and NICs are shared out by GPU"
+        assumed = (*assumed, Assumption(name="cluster.node", value=part, why=why))
     else:
         node, reason = _plain(device, count)
         assumed = (*assumed, *reason)

@@ -21,7 +21,7 @@ def memory_bar(fit: Any) -> str:
     """One GPU's memory as one stacked bar, the limit as a line."""
     capacity = fit.capacity.value
     total = sum(t.bytes for t in fit.terms)
-    scale = (WIDTH - 2 * MARGIN) / max(capacity, total) / 1.0
+    scale = (WIDTH - 2 * MARGIN) / max(capacity, total)
     x = float(MARGIN)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif" font-size="11">'
@@ -39,6 +39,10 @@ def memory_bar(fit: Any) -> str:
                 f'<text x="{x + width / 2:.1f}" y="51" text-anchor="middle" fill="#fff">{escape(term.name)}</text>'
             )
         x += width
+    low, high = (MARGIN + edge * scale for edge in (fit.needed.low, min(fit.needed.high, max(capacity, total))))
+    parts.append(
+        f'<path d="M{low:.1f} 66v6M{low:.1f} 69H{high:.1f}M{high:.1f} 66v6" fill="none" stroke="#344054"><title>{escape(f"needed: {format_bytes(fit.needed.low)} to {format_bytes(fit.needed.high)}")}</title></path>'
+    )
     limit = MARGIN + capacity * scale
     parts.append(
         f'<rect x="{MARGIN}" y="30" width="{capacity * scale:.1f}" height="34" fill="none" stroke="#344054"/>'

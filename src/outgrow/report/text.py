@@ -110,6 +110,7 @@ def _fit(result: Result[Any]) -> Iterator[Line]:
         yield Line(f"  allocated  {_range(fit.allocated)}")
         yield Line(f"  reserved   {_range(fit.reserved)}")
         yield Line(f"  device     {_range(fit.device)}")
+        yield Line(f"  needed     {_range(fit.needed)}: device less idle cache")
         yield from wrapped(
             f"peak in the {fit.phase} phase"
             + (f" of stage {fit.stage}" if value.layout.pp > 1 else "")

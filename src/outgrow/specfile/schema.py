@@ -11,7 +11,7 @@ from outgrow.specfile.check import adapter_of
 from outgrow.specfile.cluster import ClusterFile
 from outgrow.specfile.fields import Slot, slots_of, spellings_of
 from outgrow.specfile.tree import blocks_of
-from outgrow.workload.limits import BOUNDS
+from outgrow.workload.limits import bounds_of
 from outgrow.workload.quantization import ALIASES
 from outgrow.workload.workload import Workload
 
@@ -45,11 +45,11 @@ def _describe(table: dict[str, Any], cls: type) -> None:
         entry.pop("title", None)
         if slot.block is not None and "$ref" in entry:  # a block may be empty: its keys have defaults
             properties[slot.name] = {"anyOf": [entry, {"type": "null"}]}
-        _constrain(entry, slot)
+        _constrain(entry, cls, slot)
         if slot.item is not None:
             for place in (entry, *entry.get("anyOf", ())):
                 if isinstance(place.get("items"), dict):
-                    _constrain(place["items"], slot.item)
+                    _constrain(place["items"], cls, slot.item)
     for spelling, name in spellings_of(cls).items():
         alias = copy.deepcopy(properties[name])
         alias["description"] = f"The same as {name}. {alias.get('description', '')}".strip()
@@ -58,13 +58,14 @@ def _describe(table: dict[str, Any], cls: type) -> None:
     table.pop("title", None)
 
 
-def _constrain(entry: dict[str, Any], slot: Slot) -> None:
+def _constrain(entry: dict[str, Any], owner: type, slot: Slot) -> None:
     places = [entry, *entry.get("anyOf", ())]
     for place in places:
         if place.get("type") == "string" and slot.choices and "enum" not in place:
             place["enum"] = [*slot.choices, *(ALIASES if slot.is_format else ())]
-        if place.get("type") in ("number", "integer") and slot.name in BOUNDS:
-            place["minimum"], place["maximum"] = BOUNDS[slot.name]
+        bounds = bounds_of(owner, slot.name)
+        if place.get("type") in ("number", "integer") and bounds is not None:
+            place["minimum"], place["maximum"] = bounds
     if slot.unit:
         pattern, example = _UNIT_PATTERNS[slot.unit]
         numbers = entry.pop("anyOf", None)

@@ -9,12 +9,12 @@ from typing import Any
 
 from outgrow.errors import Problem
 
-# (field, lowest, highest, unit); a field that is not listed and ends in one of the suffixes takes the suffix's bounds.
+# Field: lowest, highest. A field whose name means two things is listed with its class.
 BOUNDS: dict[str, tuple[float, float]] = {
     "sequence_length": (1, 1e9), "global_batch": (1, 1e9), "accumulation": (1, 1e8), "mean_length": (1, 1e9),
     "loss_chunks": (1, 1e6), "rank": (1, 1e6), "dropout": (0, 1), "tokens": (1, 1e18), "expert_load": (1, 1e3),
     "recomputed_ahead": (0, 8), "base_bytes": (0.25, 8), "residual_bytes": (1, 8), "parameter_bytes": (0.25, 8), "embedding_bytes": (0.25, 8),
-    "months": (0, 120), "traffic": (0.01, 1e6), "context": (0.01, 1e6), "parameters": (0, 1e15), "gpus": (1, 1e6),
+    "months": (0, 120), "traffic": (0.01, 1e6), "context": (0.01, 1e6), "parameters": (0.01, 1e6), "Growth.tokens": (0.01, 1e6), "gpus": (1, 1e6),
     "hours_per_week": (0, 168), "target": (0, 1), "reload_seconds": (0, 1e7), "per_month": (0, 1e12),
     "deadline_seconds": (1, 1e10), "runs_per_month": (0, 1e6), "memory_fraction": (0.05, 1), "max_model_len": (1, 1e9),
     "max_batched_tokens": (1, 1e9), "max_sequences": (1, 1e7), "block_tokens": (1, 1e5), "images_per_prompt": (0, 1e4),
@@ -25,6 +25,11 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "dp": (1, 1e6), "cp": (1, 1e6), "ep": (1, 1e6), "vpp": (1, 1e4), "replicas": (1, 1e6), "micro_batch": (1, 1e6),
     "shard_degree": (1, 1e6),
 }  # fmt: skip
+
+
+def bounds_of(owner: type, field: str) -> tuple[float, float] | None:
+    """Lowest and highest value of a field, or None where any number is possible."""
+    return BOUNDS.get(f"{owner.__name__}.{field}", BOUNDS.get(field))
 
 
 def problems_of(value: object, path: str = "") -> Iterator[Problem]:
@@ -39,9 +44,8 @@ def problems_of(value: object, path: str = "") -> Iterator[Problem]:
                 yield from problems_of(part, f"{where}.{index}")
         elif is_dataclass(item):
             yield from problems_of(item, where)
-        elif isinstance(item, int | float) and not isinstance(item, bool) and field.name in BOUNDS:
-            low, high = BOUNDS[field.name]
-            if not math.isfinite(item) or not low <= item <= high:
-                yield Problem(
-                    path=where, message=f"must be between {low:g} and {high:g}", value=item, has_value=True
-                )
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            low, high = bounds_of(type(value), field.name) or (-math.inf, math.inf)
+            if not (math.isfinite(item) and low <= item <= high):
+                wanted = f"between {low:g} and {high:g}" if math.isfinite(low) else "a finite number"
+                yield Problem(path=where, message=f"must be {wanted}", value=item, has_value=True)

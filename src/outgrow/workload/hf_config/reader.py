@@ -55,9 +55,9 @@ class Fields:
         """Note a fault of one key."""
         has_value = value is not None or name in self.raw
         shown = value if value is not None else self.raw.get(name)
-        self.notes.problems.append(
-            Problem(path=self._at(name), message=message, value=shown, has_value=has_value, hint=hint)
-        )
+        found = Problem(path=self._at(name), message=message, value=shown, has_value=has_value, hint=hint)
+        if found not in self.notes.problems:
+            self.notes.problems.append(found)
 
     def _find(self, names: Sequence[str]) -> tuple[str, object]:
         for name in names:
