@@ -66,9 +66,11 @@ def _load(
         *(
             Assumption(
                 name=f"model.{line.split(' = ')[0]}",
-                value=line.split(" = ", 1)[-1],
+                value=line.split(" = ", 1)[1],
                 why="the config does not say",
             )
+            if " = " in line
+            else Assumption(name="model", value=line, why="the catalogue's reading of the name")
             for line in model.assumed
         ),
     ]

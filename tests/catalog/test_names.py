@@ -135,7 +135,7 @@ def test_any_text_is_an_answer_or_an_outgrow_error(text: str, kind: str) -> None
 def test_every_model_name_and_alias_means_its_own_model() -> None:
     for name in catalog.names("model"):
         entry = catalog.model_entry(name)
-        for alias in (name, name.upper(), *entry.get("aliases", []), entry["hub_id"]):
+        for alias in (name, name.upper(), *entry.get("aliases", []), entry["hub_id"] or name):
             assert catalog.model_entry(alias)["name"] == name, alias
 
 
@@ -159,3 +159,44 @@ def test_an_instruct_name_is_read_as_its_base() -> None:
     assert index.find("org/Big-7B-Instruct") == ("big-7b", "loose")
     assert index.find("big-7b") == ("big-7b", "alias")
     assert index.find("big-8b") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "form"),
+    [
+        ("qwen3-32b-fp8", "qwen3-32b", "fp8-block"),
+        ("Qwen/Qwen3-14B-AWQ", "qwen3-14b", "awq"),
+        ("nvidia/Qwen3-32B-NVFP4", "qwen3-32b", "nvfp4"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "qwen2.5-7b", "gptq"),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "llama-3.3-70b", "fp8"),
+        ("moonshotai/Kimi-K2-Instruct", "kimi-k2", "fp8-block"),
+        ("kimi-k2-thinking", "kimi-k2-thinking", "int4"),
+        ("llama-3.1-8b", "llama-3.1-8b", None),
+    ],
+)
+def test_the_suffix_of_a_name_says_how_its_weights_are_stored(
+    name: str, entry: str, form: str | None
+) -> None:
+    shape = catalog.model(name)
+    assert shape.name == entry
+    assert (shape.weights.name if shape.weights else None) == form
+    plain = catalog.model(entry)
+    assert shape.parameters == plain.parameters
+    if plain.weights != shape.weights:
+        assert f"its weights stored as {form.split('-')[0] if form else ''}" in (
+            catalog.explain_name("model", name) or ""
+        )
+
+
+def test_no_alias_hides_a_weight_format() -> None:
+    """Every alias whose name states a format resolves to a shape that has one."""
+    marks = ("fp8", "fp4", "awq", "gptq", "int4")
+    stated = [
+        alias
+        for name in catalog.names("model")
+        for alias in catalog.model_entry(name)["aliases"]
+        if any(mark in alias.lower() for mark in marks)
+    ]
+    assert len(stated) > 15
+    for alias in stated:
+        assert catalog.model(alias).weights is not None, alias

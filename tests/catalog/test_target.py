@@ -36,7 +36,7 @@ from outgrow.errors import InputError, OutgrowError, UnknownNameError
         ("Azure NC96ads_A100_v4", "a100-pcie-80gb", 1, 4, "nvlink-bridge-a100", "tcp-100gbe"),
     ],
 )
-def test_targets(  # noqa: PLR0917 - one column each
+def test_targets(
     text: str, device: str, nodes: int, per_node: int, link: str | None, fabric: str | None
 ) -> None:
     cluster = catalog.target(text)

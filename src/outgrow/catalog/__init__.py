@@ -11,6 +11,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from outgrow.catalog import checkpoints
 from outgrow.catalog.load import FOLDERS, library, use_overlay
 from outgrow.catalog.targets import target
 from outgrow.cluster.device import Device
@@ -81,6 +82,9 @@ def model_config(name: str) -> dict[str, Any]:
             path="config", message="must be the object of a config.json", file=f"models/{name}.json"
         )
         raise InputError("A catalogue file is wrong.", problems=[problem])
+    suffix = library().suffix(name)
+    if suffix is not None:
+        config["quantization_config"] = checkpoints.quantization_config(suffix)
     return config
 
 
@@ -91,7 +95,7 @@ def model(name: str) -> ModelShape:
     entry = model_entry(name)
     slug = library().slug("model", name)
     return resolve(
-        model_config(slug), name=slug, source=str(entry.get("source") or entry.get("hub_id") or "")
+        model_config(name), name=slug, source=str(entry.get("source") or entry.get("hub_id") or "")
     )
 
 
@@ -107,9 +111,11 @@ def explain_name(kind: str, text: str) -> str | None:
     if found is None:
         raise files.index(kind).unknown(text)
     slug, how = found
-    if how != "loose":
+    suffix = files.suffix(text) if kind == "model" else None
+    if how != "loose" and suffix is None:
         return None
-    return f"{text.strip()} read as {files.index(kind).titles.get(slug) or slug}"
+    stored = "" if suffix is None else f", its weights stored as {suffix}"
+    return f"{text.strip()} read as {files.index(kind).titles.get(slug) or slug}{stored}"
 
 
 def is_overlay(kind: str, name: str) -> bool:

@@ -12,6 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
+from outgrow.catalog import checkpoints
 from outgrow.catalog.entries import SLUG, read_device, read_fabric, read_node
 from outgrow.catalog.lookup import How, Index
 from outgrow.cluster.device import Device
@@ -112,7 +113,19 @@ class Library:
         slug = text.strip().lower() if isinstance(text, str) else ""
         if SLUG.match(slug) and slug in self.listing(kind):
             return slug, "name"
-        return self.index(kind).find(text)
+        found = self.index(kind).find(text)
+        if found is None and kind == "model" and (parts := checkpoints.split(text)) is not None:
+            return self.find(kind, parts[0])
+        return found
+
+    def suffix(self, text: str) -> str | None:
+        """The weight format that a model's name states beside what its entry's config says."""
+        parts = checkpoints.split(text)
+        if parts is None:
+            return None
+        slug = self.slug("model", text)
+        own = _texts([slug, self.table("model", slug).get("hub_id")])
+        return None if text.strip().lower() in (name.lower() for name in own) else parts[1]
 
     def slug(self, kind: str, text: str) -> str:
         """As `find`, but an unknown name is an `UnknownNameError` with the nearest names."""

@@ -80,7 +80,7 @@ class Index:
             for name in names:
                 if key := self.key(name):
                     claims.setdefault(key, set()).add(slug)
-                self.spelled.setdefault(name.lower(), slug)
+                    self.spelled.setdefault(name.lower(), slug)
         if title and self.key(title):
             # A title is a spelling too, but never one that makes an alias ambiguous.
             self.loose.setdefault(self.key(title), {slug})

@@ -39,7 +39,9 @@ def memory_bar(fit: Any) -> str:
                 f'<text x="{x + width / 2:.1f}" y="51" text-anchor="middle" fill="#fff">{escape(term.name)}</text>'
             )
         x += width
-    low, high = (MARGIN + edge * scale for edge in (fit.needed.low, min(fit.needed.high, max(capacity, total))))
+    low, high = (
+        MARGIN + edge * scale for edge in (fit.needed.low, min(fit.needed.high, max(capacity, total)))
+    )
     parts.append(
         f'<path d="M{low:.1f} 66v6M{low:.1f} 69H{high:.1f}M{high:.1f} 66v6" fill="none" stroke="#344054"><title>{escape(f"needed: {format_bytes(fit.needed.low)} to {format_bytes(fit.needed.high)}")}</title></path>'
     )
