@@ -18,7 +18,9 @@ from outgrow.evidence import Assumption, Finding, Source
 from outgrow.layout import Layout
 from outgrow.plan.usual import serving_split, training_layout, with_accumulation
 from outgrow.report.result import Result
+from outgrow.units import GIB
 from outgrow.workload.model import ModelShape
+from outgrow.workload.serving import ServingJob
 from outgrow.workload.workload import Workload
 
 JobKind = Literal["serving", "training", "lora", "qlora"]
@@ -147,14 +149,7 @@ def fit(
     notes = [*assumed, *target.assumed]
     if workload.training is not None:
         layout, more = training_layout(workload.training, workload.layout, target.gpus)
-        if layout.gpus > target.gpus:
-            problem = Problem(
-                path="layout",
-                message=f"needs {layout.gpus} GPUs (dp x tp x pp x cp) and there are {target.gpus}",
-                value=str(layout),
-                has_value=True,
-            )
-            raise InputError("The layout does not fit the machines.", problems=[problem])
+        _enough_gpus(layout.gpus, target, layout)
         training = with_accumulation(workload.training, layout)
         answer = fit_training(
             model,
@@ -176,6 +171,7 @@ def fit(
             gpus_per_node=target.gpus_per_node,
             device_bytes=device.torch_memory.value,
         )
+        _enough_gpus(serving.tp * serving.pp * serving.replicas, target, serving)
         layout = Layout(
             dp=max(1, serving.ep // serving.tp),
             tp=serving.tp,
@@ -191,6 +187,22 @@ def fit(
         kind="fit", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=_fit_findings(value),
         sources=_sources(model, target), next=_after_fit(what, on, value),
     )  # fmt: skip
+
+
+def _enough_gpus(needed: int, target: Cluster, layout: Layout | ServingJob) -> None:
+    """Refuse a layout of more GPUs than there are."""
+    if needed <= target.gpus:
+        return
+    if isinstance(layout, Layout):
+        path, parts = "layout", f"dp {layout.dp} x tp {layout.tp} x pp {layout.pp} x cp {layout.cp}"
+    else:
+        path, parts = "serving", f"tp {layout.tp} x pp {layout.pp} x replicas {layout.replicas}"
+    problem = Problem(
+        path=path,
+        message=f"needs {needed} GPUs ({parts}) and there are {target.gpus}",
+        hint=f"ask for more: --on {needed}x{target.device.name}",
+    )
+    raise InputError("The layout does not fit the machines.", problems=[problem])
 
 
 def _training_notes(workload: Workload) -> list[Assumption]:
@@ -262,12 +274,12 @@ def _fit_findings(value: FitAnswer) -> tuple[Finding, ...]:
                     hint="layout.sharding=none to see the copy",
                 )
             )
-        if value.fit.host_bytes:
+        if value.fit.host_bytes >= 0.5 * GIB:
             found.append(
                 Finding(
                     severity="info",
                     code="host-memory",
-                    message=f"the host needs about {value.fit.host_bytes / 2**30:,.0f} GiB per GPU for what is offloaded or paged",
+                    message=f"the host needs about {value.fit.host_bytes / GIB:,.0f} GiB per GPU for what is offloaded or paged",
                     hint="loading and saving need more: outgrow explain host-memory",
                 )
             )
@@ -291,6 +303,19 @@ def _fit_findings(value: FitAnswer) -> tuple[Finding, ...]:
         )
     if value.workload.serving is not None:
         serving = value.workload.serving
+        longest, context = value.fit.limit("context of one request"), value.fit.context_length or 0
+        if serving.max_model_len is None and value.fit.fits and longest is not None and longest < context:
+            start = (
+                "would refuse to start" if serving.engine == "vllm" else "would cut or refuse longer requests"
+            )
+            found.append(
+                Finding(
+                    severity="warning",
+                    code="context-too-long",
+                    message=f"with the model's own context of {context:,} tokens {serving.engine} {start}: the cache holds one request of {longest:,}",
+                    hint=f"--set serving.max_model_len={longest}",
+                )
+            )
         if serving.lora_adapters and serving.lora_rank > 64:
             found.append(
                 Finding(
@@ -330,12 +355,12 @@ def _after_fit(what: str, on: str, value: FitAnswer) -> str:
             if value.workload.training is not None
             else ""
         )
+        if first.gpus > value.cluster.gpus:
+            on = f"{first.gpus}x{value.cluster.device.name}"
         return f"outgrow fit {what} --on {on}{kind} --set {first.setting}"
-    return (
-        f"outgrow decide {what} --on {on}"
-        if what.endswith((".yaml", ".yml"))
-        else "outgrow decide examples/chat-8b.yaml --on h100-sxm"
-    )
+    if what.endswith((".yaml", ".yml")) or value.workload.training is None:
+        return f"outgrow decide {what} --on {on}"
+    return f"outgrow decide {what} --on {on} --for training"
 
 
 def decide(
@@ -400,8 +425,12 @@ def explain(term: str) -> Result[ExplainAnswer]:
     entries: dict[str, Any] = tomllib.loads(
         resources.files("outgrow.catalog").joinpath("data/glossary.toml").read_text(encoding="utf-8")
     )
-    names = {alias: name for name, entry in entries.items() for alias in (name, *entry.get("aliases", []))}
-    key = re.sub(r"[\s_]+", "-", term.strip().lower())
+    names = {
+        _term_key(alias): name
+        for name, entry in entries.items()
+        for alias in (name, *entry.get("aliases", []))
+    }
+    key = _term_key(term)
     if key not in names:
         near = difflib.get_close_matches(key, names, n=3, cutoff=0.5)
         raise UnknownNameError(
@@ -415,6 +444,10 @@ def explain(term: str) -> Result[ExplainAnswer]:
         term=names[key], title=entry["title"], text=entry["text"].strip(), see=tuple(entry.get("see", ()))
     )
     return Result(kind="explain", value=value, inputs={"term": value.term})
+
+
+def _term_key(text: str) -> str:
+    return re.sub(r"[\s_]+", "-", text.strip().lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from outgrow.cluster.figure import Figure
-from outgrow.units import GIB
+from outgrow.units import GIB, format_percent
 
 Vendor = Literal["nvidia", "amd", "intel", "google"]
 VENDORS: tuple[str, ...] = get_args(Vendor)
@@ -112,7 +112,7 @@ class Device:
         origin = f"driver total less about {RESERVED / GIB:.1f} GiB; {known.source}"
         if self.driver_memory is None:
             low, value = low * DRIVER_SHARE_LOW, value * DRIVER_SHARE
-            origin = f"{DRIVER_SHARE:.0%} of nominal less about {RESERVED / GIB:.1f} GiB; {known.source}"
+            origin = f"{format_percent(DRIVER_SHARE, digits=0)} of nominal less about {RESERVED / GIB:.1f} GiB; {known.source}"
         kept = (RESERVED_LOW, RESERVED, RESERVED_HIGH) if self.vendor == "nvidia" else (0.0, 0.0, RESERVED)
         return Figure(
             value=value - kept[1],

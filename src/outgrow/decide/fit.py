@@ -65,6 +65,10 @@ class Fit:
     def fits(self) -> bool:
         return self.verdict in ("fits", "fits-barely")
 
+    def limit(self, name: str) -> int | None:
+        """The value of one of the limits; None where nothing fits, or nothing limits it."""
+        return next((limit.value for limit in self.limits if limit.name == name), None)
+
 
 def _verdict(needed: Quantity, capacity: float, broken: bool) -> FitVerdict:
     if broken:
@@ -117,7 +121,7 @@ def fit_training(
         unit="byte",
         low=peak.needed_bytes * bounds.low,
         high=peak.needed_bytes * bounds.high,
-        source="allocated, half of the allocator gap, context and communicators",
+        source="allocated, allocator gap, context and communicators",
     )
 
     def fits(candidate: TrainingJob, plan: Layout) -> bool:
@@ -169,7 +173,9 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     form = answer.weight_format
     found = violations(model, layout, device=device, form=form, bf16=not device.supports_bf16)
     used = sum(t.bytes for t in answer.terms if t.kind != "cache" and t.name != "left free by the engine")
-    one_sequence = answer.cost.sequence_bytes(min(answer.context_length, 2048))
+    # Asked for a context, an engine starts only where one request of it fits.
+    shortest = answer.context_length if job.max_model_len is not None else min(answer.context_length, 2048)
+    one_sequence = answer.cost.sequence_bytes(shortest)
     needed_value = used + one_sequence
     slack = answer.uncertainty_bytes
     needed = Quantity(

@@ -29,6 +29,8 @@ class Lever:
     """Per GPU, this change alone."""
     cost: str
     then_fits: bool
+    gpus: int = 1
+    """GPUs of one replica with the change, where it takes more of them."""
 
 
 def training_levers(
@@ -258,6 +260,7 @@ def serving_levers(
                     saves_bytes=saved,
                     cost=cost,
                     then_fits=answer.sequences(mean) >= 1,
+                    gpus=changed.tp * changed.pp if changed.tp != job.tp else 1,
                 )
             )
     return tuple(sorted(levers, key=lambda lever: (-lever.saves_bytes, lever.name)))

@@ -220,7 +220,7 @@ def traffic(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer | None
     text = f"{'yes on one' if gpus == 1 else 'no'}: {rate:g}/s (peak ×{job.traffic.peak_factor:g}); one replica saturates near {per.value:.3g}/s ({per.low:.2g} to {per.high:.2g}): {expected} replica{'s' if expected > 1 else ''} of {found.tp} GPU ({low} to {high})"
     return Answer(
         question="traffic", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text,
-        how=f"Little's law on a roofline step at {found.concurrency:,.0f} requests in flight, planned at {PLANNED_SHARE:.0%} of saturation; no queueing simulation yet",
+        how=f"Little's law on a roofline step at {found.concurrency:,.0f} requests in flight, planned at {format_percent(PLANNED_SHARE, digits=0)} of saturation; no queueing simulation yet",
         quantities=(("saturation_per_second", per),), confidence="medium" if low == high else "low",
     )  # fmt: skip
 
@@ -292,7 +292,7 @@ def sharing(workload: Workload, cluster: Cluster) -> Answer:
     gpus = max(needed, cluster.gpus_per_node * len(isolated) + 1 if isolated else needed)
     return Answer(
         question="sharing", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text, private=bool(isolated),
-        how=f"GPU-hours over a week of 168 hours at {PLANNED_SHARE:.0%} use; production and isolated teams apart", confidence="medium",
+        how=f"GPU-hours over a week of 168 hours at {format_percent(PLANNED_SHARE, digits=0)} use; production and isolated teams apart", confidence="medium",
     )  # fmt: skip
 
 

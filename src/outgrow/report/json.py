@@ -83,7 +83,7 @@ def _fit(result: Result[Any]) -> dict[str, Any]:
         "peak_stage": fit.stage,
         "terms": [{"name": t.name, "kind": t.kind, "bytes": round(t.bytes), "share": t.bytes / capacity, "source": t.source} for t in fit.terms],
         "limits": [{"name": x.name, "value": x.value, "unit": x.unit, "note": x.note} for x in fit.limits],
-        "levers": [{"name": x.name, "setting": x.setting, "saves_bytes": round(x.saves_bytes), "cost": x.cost, "then_fits": x.then_fits} for x in fit.levers],
+        "levers": [{"name": x.name, "setting": x.setting, "saves_bytes": round(x.saves_bytes), "cost": x.cost, "then_fits": x.then_fits, "gpus": x.gpus} for x in fit.levers],
         "violations": [{"severity": v.severity, "what": v.what, "legal": v.legal, "silent": v.silent} for v in fit.violations],
         "cache_tokens": fit.cache_tokens,
         "cache_bytes_per_token": fit.cache_bytes_per_token,

@@ -46,7 +46,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         **_bytes("capacity", "needed", "allocated", "reserved", "device"), free_bytes=INTEGER, host_bytes=INTEGER, peak_phase=STRING, peak_stage=INTEGER,
         terms=_list(_object(name=STRING, kind=STRING, bytes=INTEGER, share=NUMBER, source=STRING)),
         limits=_list(_object(name=STRING, value=_maybe(INTEGER), unit=STRING, note=STRING)),
-        levers=_list(_object(name=STRING, setting=STRING, saves_bytes=INTEGER, cost=STRING, then_fits=BOOLEAN)),
+        levers=_list(_object(name=STRING, setting=STRING, saves_bytes=INTEGER, cost=STRING, then_fits=BOOLEAN, gpus=INTEGER)),
         violations=_list(_object(severity=STRING, what=STRING, legal=STRING, silent=BOOLEAN)),
         cache_tokens=_maybe(INTEGER), cache_bytes_per_token=_maybe(NUMBER), context_tokens=_maybe(INTEGER), concurrent_requests=_maybe(NUMBER),
     ),

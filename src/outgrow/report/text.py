@@ -8,7 +8,7 @@ from typing import Any
 from outgrow.evidence import Quantity
 from outgrow.report.lines import WIDTH, Line, Role, bar, columns, plain_text, wrapped
 from outgrow.report.result import Result
-from outgrow.units import format_bytes, format_count, format_percent
+from outgrow.units import MIB, format_bytes, format_count, format_percent
 
 BAR = 26
 SHOWN_LEVERS = 6
@@ -93,9 +93,9 @@ def _fit(result: Result[Any]) -> Iterator[Line]:
             f"  {term.name[:24]:24} {format_bytes(term.bytes):>10}  {bar(share, BAR)} {format_percent(share):>8}"
         )
     free = capacity - sum(t.bytes for t in fit.terms)
-    if fit.phase == "serving" and fit.fits:
+    if fit.phase == "serving" and free > -MIB:
         pass  # the engine takes what it was given: nothing is free beside what it leaves
-    elif free >= 0:
+    elif free > -MIB:
         yield Line(
             f"  {'free':24} {format_bytes(free):>10}  {bar(0, BAR)} {format_percent(free / capacity):>8}",
             "dim",
@@ -121,7 +121,7 @@ def _fit(result: Result[Any]) -> Iterator[Line]:
         yield Line()
     yield from _limits(fit)
     yield from _violations(fit)
-    yield from _levers(fit)
+    yield from _levers(value)
     yield from _foot(result)
 
 
@@ -145,22 +145,15 @@ def _headline(value: Any) -> str:
         if fit.verdict == "illegal":
             return "See what does not divide."
         if not fit.fits:
-            short = fit.needed.value - (
-                fit.capacity.value
-                - next((t.bytes for t in fit.terms if t.name == "left free by the engine"), 0.0)
-            )
-            if short > 0:
-                return f"{format_bytes(short)} short per GPU for the weights and one short request."
-            longest = next((x.value for x in fit.limits if x.name == "context of one request"), None)
-            return (
-                f"The cache holds {fit.cache_tokens:,} tokens: one request of {fit.context_length:,} does not fit"
-                + (f"; {longest:,} would." if longest else ".")
-            )
+            longest = fit.limit("context of one request")
+            if longest:
+                return f"The cache holds {fit.cache_tokens:,} tokens: one request of {fit.context_length:,} does not fit; {longest:,} would."
+            return f"{format_bytes(-fit.free_bytes)} short per GPU for the weights and one short request."
         room = f"Room for {fit.cache_tokens:,} tokens of cache" + (
             f" at {format_bytes(per)} each" if per else ""
         )
         return (
-            f"{room}: about {fit.concurrency:,.0f} requests at once."
+            f"{room}: about {int(fit.concurrency):,} requests at once."
             if fit.concurrency != float("inf")
             else f"{room}."
         )
@@ -192,15 +185,17 @@ def _violations(fit: Any) -> Iterator[Line]:
     yield Line()
 
 
-def _levers(fit: Any) -> Iterator[Line]:
+def _levers(value: Any) -> Iterator[Line]:
+    fit, device, gpus = value.fit, value.cluster.device, value.cluster.gpus
     if not fit.levers:
         return
     yield Line("What would help, by what it saves per GPU", "title")
     for lever in fit.levers[:SHOWN_LEVERS]:
         mark = "" if fit.fits else ("  then fits" if lever.then_fits else "  not enough alone")
         yield Line(f"  {format_bytes(lever.saves_bytes):>10}  {lever.name}{mark}")
+        where = f"--on {lever.gpus}x{device.name} " if lever.gpus > gpus else ""
         yield from wrapped(
-            f"--set {lever.setting}: {lever.cost}", indent=" " * 16, first=" " * 14, role="dim"
+            f"{where}--set {lever.setting}: {lever.cost}", indent=" " * 16, first=" " * 14, role="dim"
         )
     if len(fit.levers) > SHOWN_LEVERS:
         yield Line(f"  {'':>10}  and {len(fit.levers) - SHOWN_LEVERS} more in --json", "dim")

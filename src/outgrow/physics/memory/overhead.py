@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout
 from outgrow.physics.memory.terms import Breakdown, Phase, Term
-from outgrow.units import GIB
+from outgrow.units import GIB, format_percent
 from outgrow.workload.training import TrainingJob
 
 
@@ -88,7 +88,7 @@ def with_overhead(
             name="idle cache",
             bytes=idle,
             kind="overhead",
-            source=f"{o.idle_share:.0%} of what other moments of the step needed; given back when memory runs short",
+            source=f"{format_percent(o.idle_share, digits=0)} of what other moments of the step needed; given back when memory runs short",
         ),
         Term(
             name="context",
