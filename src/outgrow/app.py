@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,8 +27,8 @@ from outgrow.workload.workload import Workload
 JobKind = Literal["serving", "training", "lora", "qlora"]
 JOB_KINDS: tuple[JobKind, ...] = ("serving", "training", "lora", "qlora")
 _STARTERS: dict[str, str] = {
-    "serving": "serving: {}", "training": "training: {}",
-    "lora": "training: {method: lora}", "qlora": "training: {method: qlora}",
+    "serving": "serving={}", "training": "training={}",
+    "lora": "training={method: lora}", "qlora": "training={method: qlora}",
 }  # fmt: skip
 
 
@@ -58,10 +59,16 @@ def _load(
     """A workload file, or a model's name with a job of defaults."""
     path = Path(what)
     if path.suffix in (".yaml", ".yml"):
+        if job is not None:
+            raise InputError(
+                "A workload file says what is to be done.", hint="leave out --for, or give a model's name"
+            )
         loaded = specfile.load_workload(path, overrides=overrides)
     else:
-        text = f"model: {_quoted(what)}\n{_STARTERS[job or 'serving']}\n"
-        loaded = specfile.load_workload(None, text, overrides=overrides)
+        if job is not None and job not in _STARTERS:
+            raise InputError(f"No job is called {job!r}.", hint="one of " + ", ".join(JOB_KINDS))
+        given = (f"model={_quoted(what)}", _STARTERS[job or "serving"])
+        loaded = specfile.load_workload(None, overrides=(*given, *overrides))
     model = specfile.load_model(loaded.workload.model, loaded.model_overrides)
     assumed = [
         *loaded.assumed,
@@ -141,6 +148,7 @@ def fit(
     `what` is a model (name, config.json or its folder) or a workload file; `on` a device, a node, a count of
     either, or a cluster file. `overrides` are dotted settings such as "training.sequence_length=8192".
     """
+    what = str(what)
     if cluster is None:
         workload, model, assumed, target = _load_both(what, job, overrides, on)
     else:
@@ -185,7 +193,7 @@ def fit(
     value = FitAnswer(model=model, cluster=target, workload=workload, layout=layout, fit=answer)
     return Result(
         kind="fit", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=_fit_findings(value),
-        sources=_sources(model, target), next=_after_fit(what, on, value),
+        sources=_sources(model, target), next=_after_fit(what, on, value, overrides),
     )  # fmt: skip
 
 
@@ -227,19 +235,8 @@ def _inputs(workload: Workload, model: ModelShape, cluster: Cluster) -> dict[str
     """What an answer depends on, as plain data."""
     return {
         "workload": asdict(workload),
-        "model": {
-            "name": model.name,
-            "family": model.family,
-            "parameters": model.parameters,
-            "layers": len(model.layers),
-        },
-        "cluster": {
-            "device": cluster.device.name,
-            "node": cluster.node.name,
-            "gpus_per_node": cluster.gpus_per_node,
-            "nodes": cluster.nodes,
-            "region": cluster.region,
-        },
+        "model": asdict(model),
+        "cluster": asdict(cluster),
     }
 
 
@@ -338,29 +335,28 @@ def _fit_findings(value: FitAnswer) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _after_fit(what: str, on: str, value: FitAnswer) -> str:
+def _after_fit(what: str, on: str, value: FitAnswer, overrides: Sequence[str]) -> str:
+    """The next command, whole: with everything that was set, and with the first lever where it does not fit."""
+    is_file = what.endswith((".yaml", ".yml"))
+    training = value.workload.training
+    job: str = "serving" if training is None else training.method
+    if training is not None and job not in JOB_KINDS:
+        job = "training"
+    verb, setting = "decide", ""
     if not value.fit.fits and value.fit.levers:
         first = next((lever for lever in value.fit.levers if lever.then_fits), value.fit.levers[0])
-        if first.setting.startswith("training.method="):
-            method = first.setting.split("=")[1]
-            return (
-                f"outgrow fit {what} --on {on} --for {method}"
-                if not what.endswith((".yaml", ".yml"))
-                else f"outgrow fit {what} --on {on} --set {first.setting}"
-            )
-        kind = (
-            ""
-            if what.endswith((".yaml", ".yml"))
-            else " --for training"
-            if value.workload.training is not None
-            else ""
-        )
+        verb, setting = "fit", first.setting
         if first.gpus > value.cluster.gpus:
             on = f"{first.gpus}x{value.cluster.device.name}"
-        return f"outgrow fit {what} --on {on}{kind} --set {first.setting}"
-    if what.endswith((".yaml", ".yml")) or value.workload.training is None:
-        return f"outgrow decide {what} --on {on}"
-    return f"outgrow decide {what} --on {on} --for training"
+        if setting.startswith("training.method=") and not is_file:
+            job, setting = setting.split("=")[1], ""
+    key = setting.split("=")[0]
+    words = ["outgrow", verb, what, "--on", on]
+    if job != "serving" and not is_file:
+        words += ["--for", job]
+    for text in (*(o for o in overrides if o.split("=")[0].strip() != key), setting):
+        words += ["--set", text] if text else []
+    return shlex.join(words)
 
 
 def decide(
@@ -368,7 +364,7 @@ def decide(
 ) -> Result[DecideAnswer]:
     """Single GPU, one node or a cluster; shared or private; today and later; with what would flip it."""
     asked = on
-    on = on or "h100-sxm"
+    on = "h100-sxm" if on is None else on
     workload, model, assumed, target = _load_both(what, job, overrides, on)
     notes = list(assumed)
     if asked is None:
@@ -402,7 +398,7 @@ def decide(
     where = target.device.name if verdict.gpus == 1 else where
     return Result(
         kind="decide", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=findings,
-        sources=_sources(model, target), next=f"outgrow fit {what} --on {where}",
+        sources=_sources(model, target), next=shlex.join(["outgrow", "fit", what, "--on", where]),
     )  # fmt: skip
 
 
@@ -477,26 +473,39 @@ def listing(kind: str) -> Result[CatalogList]:
     return Result(kind="catalog-list", value=CatalogList(kind=kind, names=tuple(rows)), inputs={"kind": kind})
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long for a file system is no folder
+        return False
+
+
 def show(name: str) -> Result[Any]:
     """One entry of the catalogue: a model (name or config path), a device, a node or a fabric."""
     from outgrow.report.cards import ModelCard
 
     path = Path(name)
-    if path.suffix == ".json" or path.is_dir():
-        return Result(kind="model", value=ModelCard.of(specfile.load_model(name, {})), inputs={"path": name})
+    if path.suffix == ".json" or _is_folder(path):
+        shape = specfile.load_model(name, {})
+        return Result(kind="model", value=ModelCard.of(shape), inputs={"model": asdict(shape)})
     problems: list[UnknownNameError] = []
-    for kind, look in (
+    looks: list[tuple[str, Any]] = [
         ("model", catalog.model),
         ("device", catalog.device),
         ("node", catalog.node),
         ("fabric", catalog.fabric),
-    ):
+    ]
+    # An entry's own name goes before another kind's alias: a machine may be called like its chip.
+    looks.sort(key=lambda item: name.strip().lower() not in catalog.names(item[0]))
+    for kind, look in looks:
         try:
             value: Any = look(name)
         except UnknownNameError as error:
             problems.append(error)
             continue
-        return Result(kind=kind, value=ModelCard.of(value) if kind == "model" else value, inputs={kind: name})
+        return Result(
+            kind=kind, value=ModelCard.of(value) if kind == "model" else value, inputs={kind: asdict(value)}
+        )
     hints = [e.hint for e in problems if e.hint]
     raise UnknownNameError(
         f"Nothing in the catalogue is called {name[:60]!r}.",
@@ -510,12 +519,19 @@ def validate(kind: str, path: Path, *, by: str | None = None) -> Result[Any]:
     from outgrow.validation.rows import read_rows
 
     rooms: Mapping[str, Any] = {"memory": memory, "kv": kv}
+    if kind not in rooms:
+        raise InputError(f"No measurements are called {kind!r}.", hint="one of " + ", ".join(rooms))
+    path = Path(path)
     room = rooms[kind]
     rows = read_rows(path, needed=room.COLUMNS)
     if by is not None and by not in rows[0]:
         raise InputError(f"{path} has no column {by!r}.", hint="columns: " + ", ".join(rows[0]))
     value = report.build(kind, rows, room.predict_rows(rows), by=by)
-    return Result(kind="validate", value=value, inputs={"kind": kind, "rows": len(rows), "file": path.name})
+    return Result(
+        kind="validate",
+        value=value,
+        inputs={"kind": kind, "by": by, "measurements": rows, "file": path.name, "rows": len(rows)},
+    )
 
 
 def memory_table(models: Sequence[str] = (), *, on: str = "h100-sxm") -> Result[Any]:

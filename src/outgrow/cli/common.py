@@ -45,12 +45,17 @@ def emit(result: Any, *, as_json: bool) -> None:
 
         click.echo(json.dumps(result.to_dict(), indent=2, ensure_ascii=False))
         return
-    if sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+    unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    if (
+        unicode
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    ):
         from rich.console import Console
 
-        Console(width=max(80, min(Console().width, 80)), highlight=False, soft_wrap=True).print(result)
+        Console(width=80, highlight=False, soft_wrap=True).print(result)
         return
     from outgrow.report.text import plain
 
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
-    click.echo(plain(result, ascii_only="utf" not in encoding), nl=False)
+    click.echo(plain(result, ascii_only=not unicode), nl=False)

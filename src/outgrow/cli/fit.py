@@ -38,13 +38,16 @@ def command(
     from outgrow import app
     from outgrow.errors import EXIT_NO, EXIT_OK
 
+    on = "h100-sxm" if on is None else on
     if table:
-        emit(app.memory_table([what] if what else [], on=on or "h100-sxm"), as_json=as_json)
+        if job or overrides or check:
+            raise click.UsageError("--table takes a model and --on, not --for, --set or --check.")
+        emit(app.memory_table([what] if what else [], on=on), as_json=as_json)
         return EXIT_OK
     if what is None:
         raise click.UsageError(
             "Say which model or workload file. For example: outgrow fit llama-3.1-8b --on h100-sxm"
         )
-    result = app.fit(what, on=on or "h100-sxm", job=job, overrides=overrides)
+    result = app.fit(what, on=on, job=job, overrides=overrides)
     emit(result, as_json=as_json)
     return EXIT_NO if check and not result.value.fit.fits else EXIT_OK

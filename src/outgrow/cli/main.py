@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -24,9 +26,9 @@ Have you outgrown one GPU? From a real model and real hardware: does it fit,
 what fills the memory, how sure are we, and is one GPU enough.
 
 \b
-  outgrow fit llama-3.1-8b --on h100-sxm          does it fit, what fills the memory
-  outgrow fit --table --on h100-sxm               the memory table of guides, computed
-  outgrow decide examples/chat-8b.yaml            one GPU or a cluster, with reasons
+  outgrow fit llama-3.1-8b --on h100-sxm   does it fit, what fills the memory
+  outgrow fit --table --on h100-sxm        the memory table of guides
+  outgrow decide examples/chat-8b.yaml     one GPU or a cluster, with reasons
 """
 
 
@@ -80,13 +82,17 @@ def cli(ctx: click.Context) -> None:
 
 def run(argv: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code. No user ever sees a traceback for what they typed."""
-    from outgrow.errors import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, OutgrowError
+    from outgrow.errors import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK, EXIT_OUTSIDE, OutgrowError
 
     try:
-        code = cli.main(
-            args=list(argv) if argv is not None else None, prog_name="outgrow", standalone_mode=False
-        )
-        sys.exit(code if isinstance(code, int) else 0)
+        if "_OUTGROW_COMPLETE" in os.environ:
+            cli.main(prog_name="outgrow")
+        # Not through `cli.main`: it turns a closed pipe into exit code 1, which means "no" here.
+        with cli.make_context("outgrow", list(sys.argv[1:] if argv is None else argv)) as context:
+            code = cli.invoke(context)
+        sys.exit(code if isinstance(code, int) else EXIT_OK)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
     except click.exceptions.Abort:
         _say("Interrupted.")
         sys.exit(EXIT_INTERRUPTED)
@@ -102,16 +108,20 @@ def run(argv: Sequence[str] | None = None) -> None:
         _say("Interrupted.")
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output has gone (| head): nothing is wrong.
-        sys.stderr.close()
-        sys.exit(0)
+        # The reader of our output has gone (| head): nothing is wrong, and the flush at exit is quiet too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_OK)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            _say(f"Could not write the answer: {error.strerror}.")
+            sys.exit(EXIT_OUTSIDE)
         _bug(error)
         sys.exit(EXIT_BUG)
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    # What was typed, or stands in a file, is repeated in messages: nothing in it may steer the terminal.
+    click.echo("".join(c if c.isprintable() or c == "\n" else "?" for c in text), err=True)
 
 
 def _bug(error: Exception) -> None:

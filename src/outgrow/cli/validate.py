@@ -11,7 +11,7 @@ from outgrow.cli.common import emit, json_option
 
 @click.command("validate")
 @click.argument("kind", type=click.Choice(["memory", "kv"]))
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file")  # no click.Path: it lets a NUL through as a ValueError
 @click.option(
     "--by",
     default=None,
@@ -19,12 +19,12 @@ from outgrow.cli.common import emit, json_option
     help="Group the errors by a column of the file.  [default: source]",
 )
 @json_option
-def command(kind: str, file: Path, by: str | None, as_json: bool) -> int:
+def command(kind: str, file: str, by: str | None, as_json: bool) -> int:
     """Predict each row of FILE from its inputs alone and tell the errors.
 
     The files in validation/data show the columns.
     """
     from outgrow import app
 
-    emit(app.validate(kind, file, by=by), as_json=as_json)
+    emit(app.validate(kind, Path(file), by=by), as_json=as_json)
     return 0

@@ -197,12 +197,17 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
         if answer.cache_bytes > 0
         else None
     )
+    own, tried = longest == model.max_positions, longest == LONGEST
     limits = (
         Limit(
             name="context of one request",
             value=longest,
             unit="tokens",
-            note="the model's own limit" if longest == model.max_positions else "then the cache is full",
+            note="the model's own limit"
+            if own
+            else "and more: a state of fixed size"
+            if tried
+            else "then the cache is full",
         ),
         Limit(
             name="requests at once",

@@ -81,7 +81,8 @@ def serving_split(
     replicas = max(1, gpus // tp)
     why = "the fewest GPUs whose weights leave room for a cache; the others serve as replicas"
     return replace(job, tp=tp, replicas=replicas), (
-        Assumption(name="serving.tp", value=f"{tp}, {replicas} replicas", why=why),
+        Assumption(name="serving.tp", value=str(tp), why=why),
+        Assumption(name="serving.replicas", value=str(replicas), why=why),
     )
 
 

@@ -48,7 +48,16 @@ def facts(value: Any, prefix: str = "") -> Iterator[Fact]:
         elif is_dataclass(item):
             yield from facts(item, prefix=f"{field.name} ")
         elif isinstance(item, tuple):
-            if item and not any(is_dataclass(x) for x in item):
+            if item and all(isinstance(x, tuple) and isinstance(x[-1], Figure) for x in item):
+                for variant, figure in item:
+                    yield Fact(
+                        name=f"{name} {variant}",
+                        text=_text(figure),
+                        kind=figure.kind,
+                        source=figure.source,
+                        figure=figure,
+                    )
+            elif item and not any(is_dataclass(x) for x in item):
                 yield Fact(name=name, text=", ".join(map(str, item)), kind="", source="")
         elif item != "" and item is not False:
             yield Fact(name=name, text="yes" if item is True else str(item), kind="", source="")

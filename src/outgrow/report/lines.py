@@ -56,7 +56,7 @@ def to_ascii(text: str) -> str:
     """For terminals and files that cannot show more."""
     for char, replacement in (
         ("█", "#"), ("·", "."), ("×", "x"), ("–", "-"), ("—", "-"), ("…", "..."), ("µ", "u"), ("→", "->"), ("✓", "ok"), ("✗", "NO"),
-        ("≤", "<="), ("≥", ">="), *((c, "") for c in EIGHTHS if c),
+        ("≤", "<="), ("≥", ">="), *((c, ".") for c in EIGHTHS if c),
     ):  # fmt: skip
         text = text.replace(char, replacement)
     return text.encode("ascii", "replace").decode()

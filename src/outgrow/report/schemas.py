@@ -66,7 +66,8 @@ RESULTS: dict[str, dict[str, Any]] = {
     "catalog": {
         "anyOf": [
             _object(kind={"const": "model"}, name=STRING, family=STRING, parameters_total=INTEGER, parameters_active=INTEGER,
-                    parameters_by_class={"type": "object", "additionalProperties": INTEGER}, parameters_mtp=INTEGER, layers=INTEGER, hidden=INTEGER,
+                    parameters_by_class={"type": "object", "additionalProperties": INTEGER}, parameters_mtp=INTEGER, layers=INTEGER, encoder_layers=INTEGER, kv_bytes_per_token_full_context=NUMBER,
+                    kv_bytes_per_token_windowed=NUMBER, window_tokens=_maybe(INTEGER), hidden=INTEGER,
                     vocabulary=INTEGER, query_heads=INTEGER, kv_heads=INTEGER, experts=INTEGER, tied=BOOLEAN, kv_bytes_per_token=NUMBER,
                     state_bytes_per_sequence=NUMBER, valid_tensor_parallel=_list(INTEGER), context_tokens=_maybe(INTEGER), dtype=STRING,
                     weight_format=_maybe(STRING), assumed=_list(STRING), source=STRING),

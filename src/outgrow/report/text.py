@@ -21,7 +21,13 @@ _VERDICTS: dict[str, tuple[str, Role]] = {
 
 def lines(result: Result[Any]) -> Iterator[Line]:
     """The text view of a result."""
-    yield from _VIEWS[result.kind](result)
+    for line in _VIEWS[result.kind](result):
+        # Names come from files: what a terminal would obey is not passed on.
+        yield (
+            line
+            if line.text.isprintable()
+            else Line("".join(c if c.isprintable() else "?" for c in line.text), line.role)
+        )
 
 
 def plain(result: Result[Any], *, ascii_only: bool = False) -> str:
@@ -227,7 +233,10 @@ def _foot(result: Result[Any]) -> Iterator[Line]:
             role="dim",
         )
     if result.next:
-        yield from wrapped(f"next: {result.next}", indent="      ", first="", role="code")
+        # A backslash at each break: what is copied from the screen runs.
+        parts = list(wrapped(f"next: {result.next}", indent="      ", first="", role="code", width=WIDTH - 2))
+        yield from (Line(f"{part.text} \\", part.role) for part in parts[:-1])
+        yield parts[-1]
 
 
 _SCALES = {"single-gpu": "one GPU", "one-node": "one node", "cluster": "a cluster"}
@@ -334,7 +343,11 @@ def _facts(result: Result[Any]) -> Iterator[Line]:
 
     value = result.value
     yield Line(f"{value.title} ({value.name})", "title")
-    yield from columns([(f.name, f.text, f.kind) for f in facts(value)], aligns="<<<")
+    figures: list[tuple[str, ...]] = [(f.name, f.text, f.kind) for f in facts(value) if len(f.text) <= 30]
+    yield from columns(figures, aligns="<<<")
+    for fact in facts(value):
+        if len(fact.text) > 30:
+            yield from wrapped(f"{fact.name}: {fact.text}", indent="    ", first="  ")
     for trap in value.traps:
         yield from wrapped(f"Trap: {trap}", indent="  ", first="", role="warn")
     for source in sorted({f.source for f in facts(value) if f.source}):

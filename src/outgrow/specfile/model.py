@@ -16,10 +16,11 @@ from outgrow.errors import ConfigError, Problem, UnknownNameError, shorten
 from outgrow.specfile.json_lines import MOST_DIGITS, scan
 from outgrow.specfile.override import OVERRIDE
 from outgrow.specfile.text import did_you_mean, read_text, step
+from outgrow.units import MIB
 from outgrow.workload.hf_config import resolve
 from outgrow.workload.model import ModelShape
 
-MOST_BYTES: Final = 8 * 1024**2
+MOST_BYTES: Final = 8 * MIB
 DEEPEST: Final = 50
 _CONFIG: Final = "config.json"
 _LONGEST_NAME: Final = 4096

@@ -15,8 +15,9 @@ import yaml
 
 from outgrow.errors import Problem
 from outgrow.specfile.text import step, text_problem
+from outgrow.units import MIB
 
-MOST_BYTES: Final = 1024**2
+MOST_BYTES: Final = MIB
 DEEPEST: Final = 50
 MOST_NODES: Final = 100_000
 MOST_DIGITS: Final = 18

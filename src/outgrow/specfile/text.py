@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from outgrow.errors import Problem
+from outgrow.units import MIB
 
 # What YAML calls not printable, surrogates aside: those fail when the text is encoded.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 _LONGEST_WORD: Final = 64
-_MIB: Final = 1024**2
 
 
 def read_text(path: Path, *, limit: int) -> str | Problem:
@@ -48,7 +48,7 @@ def read_text(path: Path, *, limit: int) -> str | Problem:
 
 def too_large(file: str, limit: int) -> Problem:
     """The fault of a file that is too large to be what it should be."""
-    return Problem(path="", message=f"is larger than {limit // _MIB} MiB", file=file)
+    return Problem(path="", message=f"is larger than {limit // MIB} MiB", file=file)
 
 
 def text_problem(text: str, file: str, *, limit: int) -> Problem | None:

@@ -119,7 +119,8 @@ def _checked(reading: Reading, root: Node) -> Workload | None:
         line = root.entries[given[1]].line if given else root.line
         file = root.entries[given[1]].file if given else root.file
         message = f"give exactly one of `training:` and `serving:`; {found}"
-        reading.problems.append(Problem(path="", message=message, file=file, line=line))
+        hint = "for a model given by name, --for says which" if file == OVERRIDE else ""
+        reading.problems.append(Problem(path="", message=message, file=file, line=line, hint=hint))
     model = root.entries.get(_MODEL)
     if model is not None and isinstance(model.value, str) and not model.value.strip():
         reading.fault((_MODEL,), "is empty", hint="name a model, such as llama-3.1-8b")
@@ -173,7 +174,7 @@ def _defaults(value: object, node: Node, path: str, names: tuple[str, ...]) -> l
         if name in node.entries:
             continue
         taken = getattr(value, name)
-        shown = ",".join(taken) if isinstance(taken, tuple) else str(taken)
+        shown = f"[{', '.join(taken)}]" if isinstance(taken, tuple) else str(taken)
         why = PRECISIONS[shown].meaning if name == "precision" else "the default"
         found.append(Assumption(name=f"{path}.{name}", value=shown, why=why))
     return found

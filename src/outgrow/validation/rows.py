@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from outgrow.errors import InputError, Problem
+from outgrow.units import MIB
 
 Row = dict[str, str]
-LARGEST_FILE = 256 * 1024 * 1024
+LARGEST_FILE = 256 * MIB
 
 
 def read_rows(path: Path, needed: tuple[str, ...] = ("id",)) -> list[Row]:
@@ -26,6 +27,8 @@ def read_rows(path: Path, needed: tuple[str, ...] = ("id",)) -> list[Row]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file.", hint="give a CSV file in UTF-8") from None
+    except ValueError:
+        raise InputError("A path holds no NUL.") from None
     except OSError as error:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from None
     csv.field_size_limit(1_000_000)
