@@ -31,6 +31,7 @@ from outgrow.errors import OutgrowError
 from outgrow.layout import Layout
 from outgrow.physics.compute import training_tokens_per_second
 from outgrow.physics.memory.kv import CacheCost, Pool, cache_cost, pool
+from outgrow.physics.memory.moments import Moment, stage_moments
 from outgrow.physics.memory.parameters import RankParameters, rank_parameters
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.states import States, training_states
@@ -194,6 +195,11 @@ def _ask_states(ask: Mapping[str, Any]) -> States:
     return training_states(_model(ask["model"]), _training(ask), _layout(ask))
 
 
+def _ask_moments(ask: Mapping[str, Any]) -> list[Moment]:
+    """Every candidate for the peak of the first stage, not only the one that is."""
+    return stage_moments(_model(ask["model"]), _training(ask), _layout(ask), 0)
+
+
 def _ask_rank(ask: Mapping[str, Any]) -> RankParameters:
     return rank_parameters(_model(ask["model"]), _layout(ask), ask.get("stage", 0))
 
@@ -226,7 +232,7 @@ def _ask_function(ask: Mapping[str, Any]) -> Any:
 
 CALLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "fit": _ask_fit, "decide": _ask_decide, "model": _ask_model, "show": _ask_show, "check": _ask_check,
-    "serve": _ask_serve, "cache": _ask_cache, "pool": _ask_pool, "states": _ask_states, "rank": _ask_rank,
+    "serve": _ask_serve, "cache": _ask_cache, "pool": _ask_pool, "states": _ask_states, "moments": _ask_moments, "rank": _ask_rank,
     "device": _ask_device, "speed": _ask_speed, "function": _ask_function,
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The error table of validation/README.md and the golden predictions, made from the data beside them.
 
-    python scripts/validation.py            show how the error table moved against the golden predictions
-    python scripts/validation.py --update   write the table and the golden predictions
+python scripts/validation.py            show how the error table moved against the golden predictions
+python scripts/validation.py --update   write the table and the golden predictions
 """
 
 from __future__ import annotations
@@ -54,7 +54,11 @@ def read_golden(text: str) -> dict[str, list[Outcome]]:
     found: dict[str, list[Outcome]] = {kind: [] for kind in KINDS}
     for row in csv.DictReader(text.splitlines()):
         predicted = float(row["predicted"]) if row["predicted"] else None
-        found[row["kind"]].append(Outcome(id=row["id"], quantity=row["quantity"], predicted=predicted, measured=float(row["measured"])))
+        found[row["kind"]].append(
+            Outcome(
+                id=row["id"], quantity=row["quantity"], predicted=predicted, measured=float(row["measured"])
+            )
+        )
     return found
 
 
@@ -83,11 +87,15 @@ def _bytes(quantity: str, value: float) -> str:
 
 
 def worst_table(outcomes: list[Outcome], count: int, reasons: dict[str, str]) -> str:
-    ranked = sorted((o for o in outcomes if o.error is not None), key=lambda o: (-abs(o.error or 0.0), o.id, o.quantity))
+    ranked = sorted(
+        (o for o in outcomes if o.error is not None), key=lambda o: (-abs(o.error or 0.0), o.id, o.quantity)
+    )
     lines = ["| row | quantity | predicted | measured | error | reason |", "|---|---|---|---|---|---|"]
     for o in ranked[:count]:
         predicted = _bytes(o.quantity, o.predicted or 0.0)
-        lines.append(f"| {o.id} | {o.quantity} | {predicted} | {_bytes(o.quantity, o.measured)} | {_percent(o.error, signed=True)} | {reasons.get(o.id, 'not found yet')} |")
+        lines.append(
+            f"| {o.id} | {o.quantity} | {predicted} | {_bytes(o.quantity, o.measured)} | {_percent(o.error, signed=True)} | {reasons.get(o.id, 'not found yet')} |"
+        )
     return "\n".join(lines)
 
 
@@ -102,7 +110,9 @@ def readme(found: dict[str, tuple[list[Row], list[Outcome]]]) -> str:
     kv_verdicts = confusion(kv_outcomes)
     _, tensors = found["fake-tensors"]
     close = [o for o in tensors if o.quantity == "activations" and o.error is not None]
-    unanswered = sorted({(o.id, o.reason) for o in (*measured, *kv_outcomes) if o.predicted is None and o.quantity != "fits"})
+    unanswered = sorted(
+        {(o.id, o.reason) for o in (*measured, *kv_outcomes) if o.predicted is None and o.quantity != "fits"}
+    )
     parts = [
         (ROOT / "head.md").read_text(encoding="utf-8").rstrip(),
         "## Peak memory of training\n\nEvery row is predicted from its inputs and its source's recipe, by the row's own definition of memory.",
@@ -138,12 +148,24 @@ def moved(old: dict[str, list[Outcome]], new: dict[str, tuple[list[Row], list[Ou
             continue
         lines.append(f"{kind}: {len(changed)} of {len(outcomes)} predictions moved")
         for name in sorted({o.quantity for o in outcomes if o.quantity != "fits"}):
-            a, b = summarise(o for o in old.get(kind, []) if o.quantity == name), summarise(o for o in outcomes if o.quantity == name)
-            lines.append(f"  {name}: median {_percent(a.median_ape)} -> {_percent(b.median_ape)}, p90 {_percent(a.p90_ape)} -> {_percent(b.p90_ape)}, answered {a.answered} -> {b.answered}")
-        ranked = sorted(changed, key=lambda o: -abs((o.error or 0) - (getattr(before.get((o.id, o.quantity)), "error", None) or 0)))
+            a, b = (
+                summarise(o for o in old.get(kind, []) if o.quantity == name),
+                summarise(o for o in outcomes if o.quantity == name),
+            )
+            lines.append(
+                f"  {name}: median {_percent(a.median_ape)} -> {_percent(b.median_ape)}, p90 {_percent(a.p90_ape)} -> {_percent(b.p90_ape)}, answered {a.answered} -> {b.answered}"
+            )
+        ranked = sorted(
+            changed,
+            key=lambda o: (
+                -abs((o.error or 0) - (getattr(before.get((o.id, o.quantity)), "error", None) or 0))
+            ),
+        )
         for o in ranked[:10]:
             was = before.get((o.id, o.quantity))
-            lines.append(f"    {o.id} {o.quantity}: {_percent(was.error if was else None, signed=True)} -> {_percent(o.error, signed=True)}")
+            lines.append(
+                f"    {o.id} {o.quantity}: {_percent(was.error if was else None, signed=True)} -> {_percent(o.error, signed=True)}"
+            )
     return lines
 
 

@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from outgrow import catalog, specfile
+from outgrow.catalog.compatibility import notices
 from outgrow.cluster.cluster import Cluster
-from outgrow.decide.fit import Fit, fit_serving, fit_training
+from outgrow.decide.fit import Fit, fit_serving, fit_training, takes_fp16
 from outgrow.decide.verdict import Verdict
 from outgrow.decide.verdict import decide as judge
 from outgrow.errors import InputError, MissingError, Problem, UnknownNameError, all_of
 from outgrow.evidence import Assumption, Finding, Source
 from outgrow.layout import Layout
+from outgrow.physics.memory.moments import micro_batch_tokens
 from outgrow.plan.usual import serving_split, training_layout, with_accumulation
 from outgrow.report.result import Result
-from outgrow.units import GIB
+from outgrow.units import GIB, format_bytes
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.workload import Workload
@@ -30,6 +32,8 @@ _STARTERS: dict[str, str] = {
     "serving": "serving={}", "training": "training={}",
     "lora": "training={method: lora}", "qlora": "training={method: qlora}",
 }  # fmt: skip
+LARGE_LOGITS = 0.05
+"""Logits are told of where one copy takes more than this share of a GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +194,8 @@ def fit(
         workload = replace(workload, serving=serving)
         answer = fit_serving(model, serving, device)
         notes += more
+        if takes_fp16(model, serving, device):
+            notes.append(Assumption(name="serving.weights", value="fp16", why=f"{device.title} has no bf16"))
     value = FitAnswer(model=model, cluster=target, workload=workload, layout=layout, fit=answer)
     return Result(
         kind="fit", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=_fit_findings(value),
@@ -252,7 +258,8 @@ def _fit_findings(value: FitAnswer) -> tuple[Finding, ...]:
     ]
     job = value.workload.training
     if job is not None:
-        per = job.regime.parameter + job.regime.gradient + job.regime.master + job.regime.state * job.states
+        gradient = 0.0 if job.optimizer_in_backward else job.regime.gradient
+        per = job.regime.parameter + gradient + job.regime.master + job.regime.state * job.states
         if job.trains_all and per >= 6:
             found.append(
                 Finding(
@@ -260,6 +267,27 @@ def _fit_findings(value: FitAnswer) -> tuple[Finding, ...]:
                     code="bytes-per-parameter",
                     message=f"full training holds {per:g} bytes per parameter before activations, {per / 2:.0f} times the 16-bit weights",
                     hint="outgrow explain bytes-per-parameter",
+                )
+            )
+        found += [
+            Finding(
+                severity="warning",
+                code="compatibility",
+                message=f"{n.library} {n.version}: {n.message}",
+                hint=f"{n.hint}; {n.source}",
+            )
+            for n in notices(value.model, job, value.layout)
+        ]
+        tokens = micro_batch_tokens(job, value.layout)
+        copy = 4.0 * tokens * value.model.vocab / value.layout.tp
+        spent = sum(t.bytes for t in value.fit.terms if t.name == "logits and loss")
+        if copy > LARGE_LOGITS * value.fit.capacity.value and spent > copy and job.loss != "fused":
+            found.append(
+                Finding(
+                    severity="info",
+                    code="logits-peak",
+                    message=f"one fp32 copy of the logits ({tokens:,.0f} tokens x {value.model.vocab:,} entries) is {format_bytes(copy)}, and the loss holds {spent / copy:.1f} of them",
+                    hint="--set training.loss=fused never makes them whole",
                 )
             )
         if value.layout.sharding in ("zero1", "zero2", "zero3") and job.base_format is not None:
@@ -506,10 +534,10 @@ def show(name: str) -> Result[Any]:
         return Result(
             kind=kind, value=ModelCard.of(value) if kind == "model" else value, inputs={kind: asdict(value)}
         )
-    hints = [e.hint for e in problems if e.hint]
+    near = dict.fromkeys(e.hint for e in problems if e.hint.startswith("did you mean"))
     raise UnknownNameError(
         f"Nothing in the catalogue is called {name[:60]!r}.",
-        hint="; ".join(dict.fromkeys(hints)) or "outgrow catalog lists what there is",
+        hint="; ".join(near) or "outgrow catalog list models (devices, nodes, fabrics) shows what there is",
     )
 
 

@@ -170,7 +170,7 @@ class Layout:
             return float(micro_batches)
         if self.schedule == "dualpipe":
             return float(min(micro_batches, self.pp + 1))
-        if self.vpp > 1 or self.schedule == "interleaved":
+        if self.vpp > 1:
             chunks = 2 * (self.pp - stage - 1) + (self.vpp - 1) * self.pp + 1
             return min(float(micro_batches), chunks / self.vpp)
         return float(min(micro_batches, self.pp - stage))

@@ -7,13 +7,20 @@ import click
 from outgrow.cli.common import emit, json_option
 
 
+class _Kind(click.Choice[str]):
+    """A kind of entry, in the singular or the plural."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(value.removesuffix("s"), param, ctx)
+
+
 @click.group("catalog")
 def command() -> None:
     """What is known of models, devices, nodes and fabrics, with kind and source of every figure."""
 
 
 @command.command("list")
-@click.argument("kind", type=click.Choice(["model", "device", "node", "fabric"]))
+@click.argument("kind", type=_Kind(["model", "device", "node", "fabric"]))
 @json_option
 def listing(kind: str, as_json: bool) -> int:
     """Names of one kind."""

@@ -148,6 +148,11 @@ class Device:
         return self.capability >= (8, 9) if self.capability else self.peaks.fp8 is not None
 
     @property
+    def stores_fp8(self) -> bool:
+        """Kernels read a cache in fp8: compute capability 8.0 and later, or a stated fp8 peak elsewhere."""
+        return self.capability >= (8, 0) if self.capability else self.peaks.fp8 is not None
+
+    @property
     def supports_bf16(self) -> bool:
         """It computes in bf16: compute capability 8.0 and later, or a stated bf16 peak elsewhere."""
         return self.capability >= (8, 0) if self.capability else self.peaks.bf16 is not None

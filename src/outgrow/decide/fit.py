@@ -114,6 +114,8 @@ def fit_training(
         model, layout, device=device, job=job, global_batch=global_batch,
         fp8=job.regime.fp8, bf16=job.regime.activation == 2 and not device.supports_bf16,
     )  # fmt: skip
+    if layout.stage_layers is not None and sum(layout.stage_layers) != len(model.layers):
+        layout = replace(layout, stage_layers=None)
     peak = _peak(model, job, layout, capacity.value)
     bounds = INTERVALS["allocated"]
     needed = Quantity(
@@ -160,6 +162,12 @@ def _peak(model: ModelShape, job: TrainingJob, layout: Layout, capacity: float) 
     return worst(training_memory(model, job, layout, capacity_bytes=capacity))
 
 
+def takes_fp16(model: ModelShape, job: ServingJob, device: Device) -> bool:
+    """The model is stored in bf16 and the device has none: engines multiply in fp16 instead."""
+    asked = job.weights in (None, "bf16")
+    return asked and model.dtype == "bfloat16" and not device.supports_bf16
+
+
 def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     """Whether an engine starts with this model, and what its cache holds."""
     capacity = _capacity(device)
@@ -171,7 +179,9 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     answer = memory(job)
     layout = Layout(dp=max(1, job.ep // job.tp), tp=job.tp, pp=job.pp, ep=job.ep, sequence_parallel=False)
     form = answer.weight_format
-    found = violations(model, layout, device=device, form=form, bf16=not device.supports_bf16)
+    found = violations(
+        model, layout, device=device, form=form, bf16=takes_fp16(model, job, device), uneven_stages=True
+    )
     used = sum(t.bytes for t in answer.terms if t.kind != "cache" and t.name != "left free by the engine")
     # Asked for a context, an engine starts only where one request of it fits.
     shortest = answer.context_length if job.max_model_len is not None else min(answer.context_length, 2048)
@@ -185,18 +195,31 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
         high=needed_value + slack,
         source="weights, activation peak, context and the cache of one request",
     )
-    limit = capacity.value * answer.budget.memory_fraction
     mean = 4096
     if job.traffic is not None:
         mean = job.traffic.input_tokens + job.traffic.output_tokens
+    if answer.budget.fraction_of == "remaining":
+        limit = capacity.value - one_sequence * (1 / answer.budget.memory_fraction - 1)
+    else:
+        limit = capacity.value - sum(t.bytes for t in answer.terms if t.name == "left free by the engine")
     verdict: FitVerdict = _verdict(needed, limit, any(v.severity == "error" for v in found))
-    if verdict in ("fits", "fits-barely") and not answer.starts and job.max_model_len is not None:
+    starts = answer.starts or job.max_model_len is None
+    states = answer.state_blocks
+    if job.engine == "vllm" and states is not None and answer.budget.max_sequences > states:
+        starts = starts and job.max_sequences is None
+        refused = Violation(
+            severity="warning", what=f"{answer.budget.max_sequences:,} sequences at once need as many blocks for their states, and there are {states:,}: {job.engine} refuses to start",
+            legal=f"serving.max_sequences = {states} or less",
+        )  # fmt: skip
+        found = (*found, refused)
+    if verdict in ("fits", "fits-barely") and not starts:
         verdict = "barely-not"
     longest = (
         largest(lambda n: answer.sequences(n) >= 1, min(LONGEST, model.max_positions or LONGEST))
         if answer.cache_bytes > 0
         else None
     )
+    limits: tuple[Limit, ...]
     own, tried = longest == model.max_positions, longest == LONGEST
     limits = (
         Limit(
@@ -216,6 +239,14 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
             note=f"of {mean:,} tokens each, per replica",
         ),
     )
+    if states is not None:
+        state = Limit(
+            name="sequences (state blocks)",
+            value=states,
+            unit="sequences",
+            note="serving.max_sequences may not exceed it",
+        )
+        limits = (*limits, state)
     used_total = used + max(answer.cache_bytes, 0.0)
     exact = Quantity(
         value=used_total,

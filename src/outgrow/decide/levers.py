@@ -9,10 +9,10 @@ from outgrow.cluster.device import Device
 from outgrow.layout import Layout
 from outgrow.physics.memory.serving import ServingMemory
 from outgrow.physics.memory.training import training_memory, worst
-from outgrow.plan.feasible import valid_tensor_parallel
+from outgrow.plan.feasible import legal_tensor_parallel
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
-from outgrow.workload.training import Lora, TrainingJob
+from outgrow.workload.training import TrainingJob
 
 SMALLEST_WORTH = 0.01
 """Levers that save less than this share of the peak are not told."""
@@ -88,6 +88,20 @@ def training_levers(
             "20 to 55 % slower in published runs, small loss of quality",
             replace(job, method="qlora"),
         )
+    if job.objective == "dpo" and job.trains_all and not job.reference_precomputed:
+        offer(
+            "reference log-probabilities beforehand",
+            "training.reference_precomputed=true",
+            "one pass over the data before training",
+            replace(job, reference_precomputed=True),
+        )
+    if job.evaluation_samples:
+        offer(
+            "metric batch by batch",
+            "training.evaluation_samples=0",
+            "the metric must be one that adds up",
+            replace(job, evaluation_samples=0),
+        )
     if "activations" not in job.offload:
         offer(
             "activations to the host",
@@ -124,13 +138,13 @@ def _full_tuning_levers(job: TrainingJob, offer: Callable[..., None]) -> None:
         "LoRA instead of all parameters",
         "training.method=lora",
         "adapts less than full fine-tuning",
-        replace(job, method="lora", lora=replace(job.lora, rank=16)),
+        replace(job, method="lora", lora=job.lora),
     )
     offer(
         "QLoRA instead of all parameters",
         "training.method=qlora",
         "adapts less; slower steps",
-        replace(job, method="qlora", lora=Lora()),
+        replace(job, method="qlora", lora=job.lora),
     )
     if not job.optimizer.endswith("8bit") and job.optimizer == "adamw":
         offer(
@@ -205,7 +219,8 @@ def serving_levers(
                 replace(job, weights="awq"),
             )
         )
-    if job.cache == "auto" and device.supports_fp8:
+    # The cache is converted where it is read: storing it in fp8 asks for less than multiplying in fp8.
+    if job.cache == "auto" and device.stores_fp8:
         candidates.append(
             (
                 "cache in fp8",
@@ -232,7 +247,11 @@ def serving_levers(
                 replace(job, memory_fraction=0.95),
             )
         )
-    wider = [d for d in valid_tensor_parallel(model, most=16) if d > job.tp and d % job.tp == 0]
+    wider = [
+        d
+        for d in legal_tensor_parallel(model, most=16, form=base.weight_format)
+        if d > job.tp and d % job.tp == 0
+    ]
     if wider:
         candidates.append(
             (

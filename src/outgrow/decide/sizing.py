@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 from outgrow.cluster.cluster import Cluster
 from outgrow.cluster.device import Device
+from outgrow.cluster.fabric import Fabric
 from outgrow.layout import Layout
+from outgrow.physics.collectives import all_reduce_seconds, tensor_traffic
 from outgrow.physics.compute import Band, decode_step_seconds, prefill_seconds, training_tokens_per_second
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.terms import Breakdown
 from outgrow.physics.memory.training import training_memory, worst
-from outgrow.plan.feasible import valid_tensor_parallel
+from outgrow.plan.feasible import legal_tensor_parallel
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob
@@ -50,7 +52,7 @@ def training_variants(model: ModelShape, cluster: Cluster, base: Layout) -> list
     if base.tp == 1:
         widths = [
             d
-            for d in valid_tensor_parallel(model, most=cluster.gpus_per_node)
+            for d in legal_tensor_parallel(model, most=cluster.gpus_per_node)
             if d > 1 and cluster.gpus_per_node % d == 0
         ]
         variants += [replace(v, tp=widths[-1]) for v in list(variants) if widths]
@@ -63,14 +65,19 @@ def smallest_training(
     """The fewest GPUs on which one step fits, every state sharded over the replicas (FSDP); None = none does."""
     for gpus in gpu_counts(cluster):
         for variant in training_variants(
-            model, cluster, replace(base, dp=1, sharding="none", shard_degree=None)
+            model, cluster, replace(base, dp=1, ep=1, sharding="none", shard_degree=None)
         ):
             ranks = variant.tp * variant.pp * variant.cp
             if gpus % ranks:
                 continue
             dp = gpus // ranks
             sharding = base.sharding if base.sharding != "none" else "zero3"
-            layout = replace(variant, dp=dp, sharding=sharding if dp > 1 else "none")
+            layout = replace(
+                variant,
+                dp=dp,
+                ep=math.gcd(base.ep, dp * variant.cp * variant.tp),
+                sharding=sharding if dp > 1 else "none",
+            )
             peak = worst(training_memory(model, job, layout, capacity_bytes=capacity))
             if peak.needed_bytes <= capacity:
                 return Placement(gpus=gpus, layout=layout, peak=peak)
@@ -107,9 +114,12 @@ class Replica:
     prefill: Band
 
 
-def replica(model: ModelShape, job: ServingJob, device: Device, *, tp: int) -> Replica | None:
-    """What one replica of `tp` GPUs can carry, from a roofline and Little's law; None where it does not start."""
-    traffic = job.traffic
+def replica(model: ModelShape, job: ServingJob, cluster: Cluster, *, tp: int) -> Replica | None:
+    """What one replica of `tp` GPUs of a machine can carry; None where it does not start.
+
+    A roofline, the all-reduces between its GPUs, and Little's law.
+    """
+    traffic, device = job.traffic, cluster.device
     if traffic is None:
         return None
     changed = replace(job, tp=tp)
@@ -130,6 +140,8 @@ def replica(model: ModelShape, job: ServingJob, device: Device, *, tp: int) -> R
     )  # fmt: skip
     if prefill is None or step is None:
         return None
+    prefill = _with_reduces(prefill, model, traffic.input_tokens, tp, cluster.intra)
+    step = _with_reduces(step, model, concurrency, tp, cluster.intra)
 
     def rate(p: float, s: float) -> float:
         # While n requests are in flight each takes its own prefill and output x step; prefills of others interleave.
@@ -146,12 +158,25 @@ def replica(model: ModelShape, job: ServingJob, device: Device, *, tp: int) -> R
     )
 
 
-def narrowest_replica(model: ModelShape, job: ServingJob, device: Device, cluster: Cluster) -> Replica | None:
+def _with_reduces(work: Band, model: ModelShape, tokens: float, tp: int, link: Fabric | None) -> Band:
+    """Compute, then the all-reduces of tensor parallelism: nothing hides them while one batch is served."""
+    if tp == 1 or link is None:
+        return work
+    wire = all_reduce_seconds(tensor_traffic(model, tokens, tp), tp, link)
+    return Band(
+        value=work.value + wire.value,
+        low=work.low + wire.low,
+        high=work.high + wire.high,
+        source=f"{work.source}; all-reduces over {link.title}",
+    )
+
+
+def narrowest_replica(model: ModelShape, job: ServingJob, cluster: Cluster) -> Replica | None:
     """The replica of fewest GPUs that starts, within one node."""
-    for tp in valid_tensor_parallel(model, most=cluster.gpus_per_node):
+    for tp in legal_tensor_parallel(model, most=cluster.gpus_per_node):
         if cluster.gpus_per_node % tp:
             continue
-        found = replica(model, job, device, tp=tp)
+        found = replica(model, job, cluster, tp=tp)
         if found is not None and found.memory.starts:
             return found
     return None
@@ -162,6 +187,6 @@ def replicas_needed(rate: float, peak_factor: float, one: Band) -> tuple[int, in
     load = rate * peak_factor
 
     def count(capacity: float) -> int:
-        return max(1, -(-int(load * 1000) // max(1, int(capacity * TARGET_UTILISATION * 1000))))
+        return max(1, math.ceil(load / (capacity * TARGET_UTILISATION) - 1e-9))
 
     return count(one.high), count(one.value), count(one.low)

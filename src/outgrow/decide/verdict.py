@@ -74,7 +74,7 @@ def sizes_of(workload: Workload, model: ModelShape, cluster: Cluster, base: Layo
     if serving is None:
         return Sizes()
     asked = serving if serving.traffic is not None else replace(serving, traffic=_SOME_TRAFFIC)
-    found = narrowest_replica(model, asked, device, cluster)
+    found = narrowest_replica(model, asked, cluster)
     counts = None
     if found is not None and serving.traffic is not None and serving.traffic.requests_per_second:
         counts = replicas_needed(
@@ -100,7 +100,9 @@ def judge(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout)
     gpus = max((a.gpus for a in counted), default=1)
     answers.append(questions.operations(workload, gpus, cluster))
     scale = widest([scale_of(gpus, cluster.gpus_per_node), *(a.scale for a in counted)])
-    deciding = tuple(a.question for a in counted if a.scale == scale and a.gpus == gpus) or ("fits",)
+    deciding = tuple(a.question for a in counted if a.scale == scale and a.gpus == gpus) or tuple(
+        a.question for a in counted if a.scale == scale or a.gpus == gpus
+    )
     ranks = {"low": 0, "medium": 1, "high": 2}
     confidence: Confidence = min(
         (a.confidence for a in counted if a.question in deciding), key=lambda c: ranks[c], default="medium"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outgrow.cluster.device import Device
+from outgrow.units import format_percent
 from outgrow.workload.mixers import LatentAttention, SelfAttention
 from outgrow.workload.model import ModelShape
 from outgrow.workload.training import TrainingJob
@@ -50,20 +51,18 @@ def attention_flops_per_token(model: ModelShape, length: float, *, causal: bool 
     """Forward flops of the attention matrices of one token of a sequence of `length`: scores and weighted values."""
     total = 0.0
     for layer in model.layers:
-        mixer = layer.mixer
+        mixer = getattr(layer.mixer, "attention", layer.mixer)
         if isinstance(mixer, SelfAttention | LatentAttention):
-            reach = min(length, mixer.span) if mixer.span else length
+            span = min(length, mixer.span or length)
+            reach = span - span**2 / (2 * length) if causal else span
             width = mixer.heads * (mixer.head_dim + mixer.value_dim)
-            total += 2 * width * reach * (0.5 if causal and not mixer.span else 1.0)
+            total += 2 * width * reach
     return total
 
 
 def forward_flops_per_token(model: ModelShape, length: float) -> float:
     """Forward flops of one token: matrix products with weights, and attention at mean reach."""
-    weights = model.active_parameters - model.embedding_parameters
-    if model.tied and model.has_head:
-        weights += model.embedding_parameters  # the tied table is multiplied as the output head
-    return 2.0 * weights + attention_flops_per_token(model, length)
+    return 2.0 * _multiplied(model) + attention_flops_per_token(model, length)
 
 
 def training_flops_per_token(model: ModelShape, job: TrainingJob) -> float:
@@ -101,6 +100,25 @@ def training_tokens_per_second(model: ModelShape, job: TrainingJob, device: Devi
     )
 
 
+def implausible(
+    model: ModelShape, job: TrainingJob, device: Device, gpus: int, tokens_per_second: float
+) -> str | None:
+    """Why a measured speed cannot be true: model flops beyond the peak mean that less was trained than is believed.
+
+    None where the speed is possible, or the device has no published peak.
+    """
+    peak = peak_flops(device, fp8=job.regime.fp8)
+    if peak is None:
+        return None
+    share = training_flops_per_token(model, job) * tokens_per_second / (gpus * peak)
+    if share <= 1.0:
+        return None
+    return (
+        f"{tokens_per_second:,.0f} tokens/s on {gpus} x {device.title} would be {format_percent(share, digits=0)} of the peak: "
+        f"compare the layers and parameters that were built with the {model.parameters:,} of the configuration"
+    )
+
+
 def prefill_seconds(
     model: ModelShape, device: Device, tokens: float, *, gpus: int = 1, fp8: bool = False
 ) -> Band | None:
@@ -131,7 +149,7 @@ def decode_step_seconds(
     if peak is None:
         return None
     read = (weight_bytes + cache_bytes) / device.memory_bandwidth.value
-    multiply = sequences * 2.0 * (model.active_parameters - model.embedding_parameters) / (peak * gpus)
+    multiply = sequences * 2.0 * _multiplied(model) / (peak * gpus)
 
     def step(bandwidth: float, compute: float) -> float:
         return max(read / bandwidth, multiply / compute)
@@ -143,3 +161,8 @@ def decode_step_seconds(
         high=step(b.low, c.low),
         source=f"roofline: {b.source}",
     )
+
+
+def _multiplied(model: ModelShape) -> int:
+    weights = model.active_parameters - model.embedding_parameters - model.extra_embedding_parameters
+    return weights + (model.embedding_parameters if model.tied and model.has_head else 0)

@@ -42,12 +42,30 @@ def valid_tensor_parallel(model: ModelShape, most: int = 16) -> tuple[int, ...]:
     return tuple(d for d in range(1, most + 1) if all(h % d == 0 for h in heads))
 
 
+def legal_tensor_parallel(
+    model: ModelShape, most: int = 16, *, form: WeightFormat | None = None
+) -> tuple[int, ...]:
+    """Degrees at which nothing at all is in the way: key-value heads, widths and quantisation groups included."""
+    return tuple(
+        tp
+        for tp in valid_tensor_parallel(model, most)
+        if not any(
+            v.severity == "error" for v in _tensor(model, Layout(tp=tp, sequence_parallel=False), form)
+        )
+    )
+
+
 def violations(
     model: ModelShape, layout: Layout, *, form: WeightFormat | None = None, device: Device | None = None,
     job: TrainingJob | None = None, global_batch: int | None = None, fp8: bool = False, bf16: bool = False,
+    uneven_stages: bool = False,
 ) -> tuple[Violation, ...]:  # fmt: skip
-    """Every violation of a layout, worst first."""
-    found = [*_tensor(model, layout, form), *_experts(model, layout), *_pipeline(model, layout)]
+    """Every violation of a layout, worst first. Engines that serve take `uneven_stages` as they come."""
+    found = [
+        *_tensor(model, layout, form),
+        *_experts(model, layout),
+        *_pipeline(model, layout, even=not uneven_stages),
+    ]
     found += _batch(layout, job, global_batch)
     if device is not None:
         found += _device(device, fp8=fp8, bf16=bf16, form=form)
@@ -65,7 +83,7 @@ def _tensor(model: ModelShape, layout: Layout, form: WeightFormat | None) -> lis
         return []
     found: dict[str, Violation] = {}
     for layer in model.layers:
-        mixer, ffn = layer.mixer, layer.ffn
+        mixer, ffn = getattr(layer.mixer, "attention", layer.mixer), layer.ffn
         if isinstance(mixer, SelfAttention):
             if mixer.heads % tp:
                 found["heads"] = Violation(
@@ -168,7 +186,8 @@ def _experts(model: ModelShape, layout: Layout) -> list[Violation]:
     return []
 
 
-def _pipeline(model: ModelShape, layout: Layout) -> list[Violation]:
+def _pipeline(model: ModelShape, layout: Layout, *, even: bool) -> list[Violation]:
+    # Engines hand out the layers that are left over; training frameworks want equal stages or to be told the sizes.
     layers, chunks = len(model.layers), layout.pp * layout.vpp
     if layout.stage_layers is not None:
         total = sum(layout.stage_layers)
@@ -192,14 +211,14 @@ def _pipeline(model: ModelShape, layout: Layout) -> list[Violation]:
                 legal=f"pp x vpp <= {layers}",
             )
         ]
-    if layers % chunks:
-        even = [d for d in divisors(layers) if d % layout.vpp == 0 or layout.vpp == 1]
+    if even and layers % chunks:
+        whole = [d for d in divisors(layers) if layers % (d * layout.vpp) == 0]
         base, rest = divmod(layers, chunks)
         uneven = [base + (1 if i < rest else 0) for i in range(chunks)]
         shown = ", ".join(map(str, uneven[:6])) + (", ..." if chunks > 6 else "")
         return [
             Violation(severity="error", what=f"{layers} layers do not divide by pp {layout.pp} x vpp {layout.vpp} = {chunks}: some frameworks build {base * chunks} layers and say nothing",
-                      legal=f"pp = {nearest(layout.pp, even)}, or uneven stages: stage_layers = [{shown}]", silent=True)
+                      legal=f"pp = {nearest(layout.pp, whole)}, or uneven stages: stage_layers = [{shown}]", silent=True)
         ]  # fmt: skip
     return []
 
@@ -219,7 +238,7 @@ def _batch(layout: Layout, job: TrainingJob | None, global_batch: int | None) ->
         below, above = global_batch // step * step, -(-global_batch // step) * step
         found.append(
             Violation(severity="error", what=f"a global batch of {global_batch:,} is not dp {layout.dp} x micro-batch {layout.micro_batch} x a whole number",
-                      legal=f"global batch {below:,} or {above:,}, or micro-batch {nearest(layout.micro_batch, divisors(max(1, global_batch // layout.dp)))}", silent=True)
+                      legal="global batch " + " or ".join(f"{b:,}" for b in (below, above) if b) + (f", or micro-batch {nearest(layout.micro_batch, divisors(global_batch // layout.dp))}" if global_batch % layout.dp == 0 else ""), silent=True)
         )  # fmt: skip
     return found
 
@@ -245,9 +264,9 @@ def _device(device: Device, *, fp8: bool, bf16: bool, form: WeightFormat | None)
     if bf16 and not device.supports_bf16:
         found.append(
             Violation(
-                severity="error",
+                severity="warning",
                 what=f"{device.title} has no bf16 (compute capability {device.compute_capability or 'n/a'}, 8.0 is needed)",
-                legal="fp16, watching for overflow",
+                legal="fp16 is taken, in the same memory: watch for overflow",
             )
         )
     return found

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from outgrow.evidence import Assumption
 from outgrow.layout import Layout
-from outgrow.physics.memory.serving import minimum_bytes
-from outgrow.plan.feasible import valid_tensor_parallel
+from outgrow.physics.memory.serving import minimum_bytes, stored_format
+from outgrow.plan.feasible import legal_tensor_parallel
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob
@@ -73,23 +73,39 @@ def with_accumulation(job: TrainingJob, layout: Layout) -> TrainingJob:
 def serving_split(
     model: ModelShape, job: ServingJob, *, gpus: int, gpus_per_node: int, device_bytes: float
 ) -> tuple[ServingJob, tuple[Assumption, ...]]:
-    """A serving job spread over `gpus`: the narrowest tensor parallelism whose weights leave room, replicas for the rest."""
+    """A serving job spread over `gpus`: the narrowest replica whose weights leave room, and as many as there are.
+
+    Tensor parallel inside a machine; only where a whole machine is too small, pipeline stages over several.
+    """
     if job.tp * job.pp > 1 or gpus == 1:
         replicas = max(1, gpus // (job.tp * job.pp))
         return replace(job, replicas=max(job.replicas, replicas)), ()
     tp = narrowest_tensor_parallel(model, job, limit=min(gpus, gpus_per_node), device_bytes=device_bytes)
-    replicas = max(1, gpus // tp)
+    pp = _fewest_stages(model, replace(job, tp=tp), limit=gpus // tp, device_bytes=device_bytes)
+    replicas = max(1, gpus // (tp * pp))
+    spare = gpus - tp * pp * replicas
     why = "the fewest GPUs whose weights leave room for a cache; the others serve as replicas"
-    return replace(job, tp=tp, replicas=replicas), (
-        Assumption(name="serving.tp", value=str(tp), why=why),
-        Assumption(name="serving.replicas", value=str(replicas), why=why),
+    why += f", {spare} spare" if spare else ""
+    chosen = {"tp": tp, "pp": pp, "replicas": replicas}
+    return replace(job, tp=tp, pp=pp, replicas=replicas), tuple(
+        Assumption(name=f"serving.{name}", value=str(value), why=why)
+        for name, value in chosen.items()
+        if name != "pp" or pp > 1
     )
 
 
 def narrowest_tensor_parallel(model: ModelShape, job: ServingJob, *, limit: int, device_bytes: float) -> int:
     """The smallest legal degree up to `limit` whose weights fit, or the largest legal one where none does."""
-    legal = [d for d in valid_tensor_parallel(model, most=max(1, limit)) if limit % d == 0] or [1]
+    legal = legal_tensor_parallel(model, most=max(1, limit), form=stored_format(model, job)) or (1,)
     for degree in legal:
         if minimum_bytes(model, replace(job, tp=degree)) <= WEIGHTS_SHARE * device_bytes:
             return degree
     return legal[-1]
+
+
+def _fewest_stages(model: ModelShape, job: ServingJob, *, limit: int, device_bytes: float) -> int:
+    """The fewest pipeline stages whose weights fit; one where no number up to `limit` helps."""
+    for stages in range(1, min(limit, len(model.layers)) + 1):
+        if minimum_bytes(model, replace(job, pp=stages)) <= WEIGHTS_SHARE * device_bytes:
+            return stages
+    return 1

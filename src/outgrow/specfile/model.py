@@ -23,6 +23,10 @@ from outgrow.workload.model import ModelShape
 MOST_BYTES: Final = 8 * MIB
 DEEPEST: Final = 50
 _CONFIG: Final = "config.json"
+_INDEX: Final = "model.safetensors.index.json"
+MOST_INDEX_BYTES: Final = 64 * MIB
+LARGEST_GAP: Final = 0.01
+"""Between the parameters of a configuration and those that an index claims: buffers and padding stay below it."""
 _LONGEST_NAME: Final = 4096
 _DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 
@@ -93,11 +97,34 @@ def _from_file(path: Path, overrides: Mapping[str, object]) -> ModelShape:
     config = read_config(found, file=file)
     name = path.resolve().parent.name if path.name == _CONFIG else path.stem
     try:
-        return _resolved(config, overrides, name=name, source=file)
+        shape = _resolved(config, overrides, name=name, source=file)
+        claimed = _claimed_parameters(path.parent / _INDEX)
+        if claimed is None or abs(claimed - shape.parameters) <= LARGEST_GAP * shape.parameters:
+            return shape
+        gap = f"{_INDEX} claims {claimed:,} parameters, the configuration has {shape.parameters:,}: the configuration is taken"
+        return replace(shape, assumed=(*shape.assumed, gap))
     except ConfigError as error:
         lines = scan(found, file=file).lines
         problems = [p if p.file else _placed(p, file, lines) for p in error.problems]
         raise ConfigError(error.message, hint=error.hint, problems=problems) from None
+
+
+def _claimed_parameters(index: Path) -> int | None:
+    """What the index of the weights beside a configuration states as their number; None where it does not."""
+    try:
+        if not index.is_file() or index.stat().st_size > MOST_INDEX_BYTES:
+            return None
+        metadata = json.loads(index.read_text(encoding="utf-8"))["metadata"]
+        claimed = metadata["total_parameters"]
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ):  # it is not asked for: no fault of the model
+        return None
+    return claimed if isinstance(claimed, int) and not isinstance(claimed, bool) else None
 
 
 def _placed(problem: Problem, file: str, lines: Mapping[str, int]) -> Problem:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
+from outgrow.errors import InputError, Problem
 from outgrow.workload.quantization import FORMATS, WeightFormat
 
 Method = Literal["full", "lora", "dora", "qlora", "frozen"]
@@ -95,6 +97,14 @@ PRECISIONS: dict[str, Precision] = {
 }  # fmt: skip
 
 
+_LIBRARY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}(?: +|==)[0-9]{1,6}(?:\.[0-9]{1,6}){0,4}")
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """ "0.43.2" -> (0, 43, 2)."""
+    return tuple(int(part) for part in text.strip().split("."))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
     """Low-rank adapters."""
@@ -155,6 +165,14 @@ class TrainingJob:
     """Dropout of residual branches, as in GPT-2: its masks are kept."""
     expert_load: float = 1.0
     """Tokens that the fullest expert rank receives, over the mean: 1 = perfectly balanced."""
+    gather_ahead: int = 2
+    """Layers that sharded training holds unsharded at once: the one at work and those fetched before their turn."""
+    keeps_logits: bool = False
+    """The logits stay referenced after the loss (returned, logged), so that an fp32 copy lives through the step."""
+    evaluation_samples: int = 0
+    """Samples whose logits an evaluation keeps on the device until it computes its metric of all; 0 = none."""
+    rollout_fraction: float = 0.0
+    """Share of each GPU that an inference engine beside the trainer takes (colocated rollouts)."""
     recomputed_ahead: float = 0.0
     """Layers whose recomputed activations are alive beside the one at work (sharding that fetches ahead)."""
     expandable_segments: bool = False
@@ -179,10 +197,41 @@ class TrainingJob:
     offload: tuple[Offload, ...] = ()
     tokens: float | None = None
     """Tokens of the whole run."""
+    libraries: tuple[str, ...] = ()
+    """Versions that are in use, such as "torch 2.13" or "bitsandbytes 0.41.1": what is known of them is told."""
     ema: bool = False
     """Keep an exponential moving average of the parameters in fp32."""
     reference_precomputed: bool = False
     """DPO: reference log-probabilities are computed beforehand, the reference model is not resident."""
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem(path=f"training.libraries.{index}", message="must be a library and its version", value=text, has_value=True, hint="such as torch 2.13")
+            for index, text in enumerate(self.libraries)
+            if not _LIBRARY.fullmatch(text)
+        ]  # fmt: skip
+        if problems:
+            raise InputError("Cannot read the training job.", problems=problems)
+
+    def version(self, library: str) -> tuple[int, ...] | None:
+        """The version of a library that the job names, or None."""
+        for text in self.libraries:
+            name, _, version = text.replace("==", " ").partition(" ")
+            if name.lower() == library:
+                return version_numbers(version)
+        return None
+
+    @property
+    def keeps_base_inputs(self) -> bool:
+        """Layers of a 4-bit base keep their inputs, needlessly: bitsandbytes before 0.43.2 (its CHANGELOG)."""
+        version = self.version("bitsandbytes")
+        form = self.base_format
+        return (
+            version is not None
+            and form is not None
+            and form.method == "bitsandbytes"
+            and version < (0, 43, 2)
+        )
 
     @property
     def regime(self) -> Precision:

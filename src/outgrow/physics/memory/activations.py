@@ -68,13 +68,21 @@ class Context:
     trains_all: bool
     adapted: frozenset[str]
 
+    keeps_base_inputs: bool
+    """Frozen layers keep their inputs as if they were trained."""
+
     adapters_share: bool
     """Adapters read the same tensors as the base: same dtype, no dropout. Else each keeps a copy of its own."""
 
     def weight_gradient(self, target: str) -> bool:
         """Whether the input of this linear layer is kept as it is for a weight gradient."""
-        return self.trains_all or (
-            self.adapters_share and (target in self.adapted or (target in "qkv" and "qkv" in self.adapted))
+        return (
+            self.trains_all
+            or self.keeps_base_inputs
+            or (
+                self.adapters_share
+                and (target in self.adapted or (target in "qkv" and "qkv" in self.adapted))
+            )
         )
 
 
@@ -96,6 +104,7 @@ def context(model: ModelShape, job: TrainingJob, layout: Layout) -> Context:
         kernels=job.kernels,
         trains_all=job.trains_all,
         adapted=adapted,
+        keeps_base_inputs=job.keeps_base_inputs,
         adapters_share=job.lora.dropout == 0 and job.lora.parameter_bytes == regime.activation,
     )
 
@@ -129,7 +138,7 @@ def layer_activations(layer: Layer, model: ModelShape, job: TrainingJob, layout:
     if layout.recompute == "full":
         kept = c.r * c.h / c.sp
     elif layout.recompute == "selective":
-        kept = _selective(c, layer, full)
+        kept = min(full, _selective(c, layer, full))
     return LayerActivations(
         kept=kept, full=full, transient=_transient(c, layer, layout, job), parts=tuple(parts.items())
     )
@@ -173,7 +182,9 @@ def _mixer(c: Context, mixer: Mixer, job: TrainingJob, model: ModelShape) -> dic
             parts["attention output"] += c.a * out
         if mixer.qk_norm_parameters and c.kernels == "eager":
             kept = max(c.a, FP32 if model.norm == "rms-fp32" else 0.0) if c.trains_all else 0.0
-            parts["query and key norms"] = (FP32 + kept) * (q + k) + FP32 * (mixer.heads / c.tp + kv_heads)
+            parts["query and key norms"] = (FP32 + kept) * (q + k) + FP32 * (
+                mixer.heads / c.tp + kv_heads if mixer.qk_norm_parameters <= 2 * mixer.head_dim else 2
+            )
         elif mixer.qk_norm_parameters:
             parts["query and key norms"] = c.a * (q + k)
         if c.w != c.a and c.weight_gradient("o"):

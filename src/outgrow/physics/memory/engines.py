@@ -48,6 +48,8 @@ class EngineBudget:
     """The profile run computes logits of every token and does not sample (V1 before 0.8)."""
     keeps_reduced_inputs: bool = False
     """Inputs of all-reduces stay until a synchronisation (before 0.4)."""
+    tables_everywhere: bool = False
+    """Every pipeline stage holds the embedding and the head, which only the first and the last use (before 0.5.3)."""
     latent_alignment: int = 1
     """Bytes to which the latent of one token is rounded up."""
     fraction_of: str
@@ -158,6 +160,7 @@ def _vllm(
         sampler_on_one_rank=version < (0, 8),
         all_logits=early_v1,
         keeps_reduced_inputs=version < (0, 4),
+        tables_everywhere=version < (0, 5, 3),
         latent_alignment=256 if (0, 7, 1) < version < (0, 8) and not early_v1 else 1,
         fraction_of="total",
     )

@@ -20,8 +20,8 @@ from outgrow.workload.training import OPTIMIZER_MOMENTS, TrainingJob
 
 FUSED_WORKSPACE = 0.25 * GIB
 """Matrix-product workspaces that Transformer Engine allocates as tensors (32 MiB on each of up to eight streams)."""
-PREFETCHED_LAYERS = 2
-"""Sharded training holds the layer at work and the one that is fetched next."""
+LAYERS_ON_THE_WAY = 2
+"""Offloaded activations that are still on the device: copies to the host run behind by two layers."""
 NORM_BACKWARD = 20.0
 """fp32 temporaries in the backward pass of an RMS norm of plain modules: five, 4 bytes each."""
 
@@ -39,10 +39,11 @@ class Moment:
 
 
 def micro_batch_tokens(job: TrainingJob, layout: Layout) -> float:
-    """Tokens of one micro-batch on one rank."""
+    """Tokens of one micro-batch on one rank. Preferences come in pairs: chosen and rejected go through together."""
+    sequences = layout.micro_batch * (2 if job.objective == "dpo" else 1)
     if job.batching == "unpadded" and job.mean_length is not None:
-        return (job.sequence_length + (layout.micro_batch - 1) * job.mean_length) / layout.cp
-    return layout.micro_batch * job.sequence_length / layout.cp
+        return (job.sequence_length + (sequences - 1) * job.mean_length) / layout.cp
+    return sequences * job.sequence_length / layout.cp
 
 
 def stage_moments(model: ModelShape, job: TrainingJob, layout: Layout, stage: int) -> list[Moment]:
@@ -94,8 +95,7 @@ class _Stage:
     def kept(self) -> list[float]:
         kept = self.kept_of_layers()
         if "activations" in self.job.offload:
-            # The copy to the host runs behind: the last two layers are still here.
-            return [0.0] * max(0, len(kept) - PREFETCHED_LAYERS) + kept[-PREFETCHED_LAYERS:]
+            return [0.0] * max(0, len(kept) - LAYERS_ON_THE_WAY) + kept[-LAYERS_ON_THE_WAY:]
         return kept
 
     def _activations(self, size: float) -> Term:
@@ -149,6 +149,11 @@ class _Stage:
                     "matrix-product workspaces of Transformer Engine",
                 )
             )
+        if self.job.keeps_logits and self.last and self.model.has_head:
+            size = FP32 * self.tokens * self.model.vocab / self.layout.tp
+            terms.append(
+                _term("kept logits", size, "transient", "fp32 logits that stay referenced after the loss")
+            )
         accumulating = self.job.accumulation > 1 and self.job.trains_all and not self.states.gradients_persist
         if accumulating and not self.job.optimizer_in_backward:
             terms.append(self._accumulated())
@@ -170,10 +175,11 @@ class _Stage:
             f"{self.regime.gradient:g} B per parameter, accumulated over {self.job.accumulation} micro-batches",
         )
 
-    def gathered(self, layers: int = PREFETCHED_LAYERS, *, loss: bool = False) -> list[Term]:
-        """Parameters that sharded training has gathered at one moment."""
+    def gathered(self, *, loss: bool = False) -> list[Term]:
+        """Parameters that sharded training has gathered at one moment; at the loss one layer is still, or already."""
         if not self.sharded:
             return []
+        layers = 1 if loss else min(self.job.gather_ahead, max(1, len(self.layers)))
         rank, job, width = self.states.rank, self.job, self.regime.compute
         layer_width = width
         if not job.trains_all:
@@ -216,13 +222,14 @@ class _Stage:
 
     def moments(self) -> list[Moment]:
         base, gathered = self.base(), self.gathered()
-        # At the loss one layer is still, or already, unsharded.
         found = [
-            *self._loss(base, self.gathered(1, loss=True)),
+            *self._loss(base, self.gathered(loss=True)),
             *self._backward(base, gathered),
             *self._end_of_backward(base),
         ]
         found.append(self._optimizer(base))
+        if self.job.evaluation_samples and self.last and self.model.has_head:
+            found.append(self._evaluation(base))
         return found
 
     def _loss(self, base: list[Term], gathered: list[Term]) -> list[Moment]:
@@ -246,6 +253,9 @@ class _Stage:
             return Moment(phase=phase, terms=terms)
 
         found = [moment("loss", forward, *head, casts=True), moment("loss", backward, *head, casts=False)]
+        if self.job.objective == "dpo" and not self.job.reference_precomputed:
+            # The reference scores the same pairs while the logits of the policy wait for their backward pass.
+            found.append(moment("loss", 2 * forward, *head, casts=True))
         if self.last and self.job.trains_all and self.model.has_head:
             # The head is differentiated while every layer's activations wait.
             logits = logits_gradient_bytes(self.model, self.job, self.layout, self.tokens)
@@ -272,6 +282,14 @@ class _Stage:
                     )
                 )
         return found
+
+    def _evaluation(self, base: list[Term]) -> Moment:
+        """Logits of an evaluation that are kept on the device until a metric is computed of all of them."""
+        job = self.job
+        entries = job.evaluation_samples * job.sequence_length * self.model.vocab / self.layout.tp
+        source = f"{job.evaluation_samples:,} samples x {job.sequence_length:,} tokens x {self.model.vocab:,} entries x 4 B"
+        kept = _term("evaluation logits", FP32 * entries, "activation", source)
+        return Moment(phase="evaluation", terms=(*base, *self.gathered(loss=True), kept))
 
     def _head_gradient_of_fused_loss(self) -> tuple[Term, ...]:
         """A fused loss makes the head's gradient in the forward pass: gradient, product of a chunk, its fp32 copy."""
@@ -331,14 +349,7 @@ class _Stage:
                 )
             if job.trains_all and self.sharded:
                 # The whole layer's gradient, the buffer in which it is reduced, and the head's until the root is reduced.
-                terms.append(
-                    _term(
-                        "gradient reduction",
-                        (regime.compute + regime.reduce) * whole,
-                        "transient",
-                        f"one layer unsharded, {regime.compute:g} + {regime.reduce:g} B",
-                    )
-                )
+                terms += self._reduction(whole, "one layer")
                 apart = 0.0 if job.tables_apart else regime.compute * head
                 terms.append(
                     _term("unsharded head gradient", apart, "transient", "kept until the root is reduced")
@@ -347,7 +358,7 @@ class _Stage:
                 terms.append(
                     _term("gradients", grown, "state", f"{regime.gradient:g} B per trained parameter, so far")
                 )
-            elif job.optimizer_in_backward:
+            elif job.optimizer_in_backward and not self.states.gradients_persist:
                 terms.append(
                     _term(
                         "gradients",
@@ -381,14 +392,7 @@ class _Stage:
             )
         root = rank.embedding + rank.head
         if self.sharded:
-            terms.append(
-                _term(
-                    "gradient reduction",
-                    (regime.compute + regime.reduce) * root,
-                    "transient",
-                    f"embedding and head unsharded, {regime.compute:g} + {regime.reduce:g} B",
-                )
-            )
+            terms += self._reduction(root, "embedding and head")
         elif self.model.tied and self.model.has_head and self.layout.pp == 1:
             # The head's gradient waits for the embedding's, and their sum is a third table.
             terms.append(
@@ -401,6 +405,14 @@ class _Stage:
             )
         return [Moment(phase="backward", terms=tuple(terms))]
 
+    def _reduction(self, parameters: float, what: str) -> list[Term]:
+        """Gradients of a sharded unit: whole, and the buffer in which they are reduced."""
+        compute, reduce = self.regime.compute, self.regime.reduce
+        return [
+            _term("unsharded gradients", compute * parameters, "transient", f"{what}, {compute:g} B"),
+            _term("gradient reduction", reduce * parameters, "transient", f"{what}, {reduce:g} B"),
+        ]
+
     def _widest_matrix(self, layer: Layer) -> float:
         ffn = layer.ffn
         width = ffn.intermediate if ffn is not None else self.model.hidden
@@ -409,7 +421,11 @@ class _Stage:
     def _optimizer(self, base: list[Term]) -> Moment:
         job, states, regime = self.job, self.states, self.regime
         terms = list(base)
-        if not states.gradients_persist and job.accumulation == 1 and not job.optimizer_in_backward:
+        if (
+            not states.gradients_persist
+            and (job.accumulation == 1 or not job.trains_all)
+            and not job.optimizer_in_backward
+        ):
             terms.append(
                 _term(
                     "gradients",

@@ -68,9 +68,10 @@ def with_overhead(
     moving = sum(t.bytes for t in terms if t.kind != "state")
     varying = job.batching != "packed" and not job.empties_cache
     gap = moving * (o.varying_share if varying else o.rounding_share)
-    idle = 0.0 if job.expandable_segments else o.idle_share * idle_bytes
+    idle = 0.0 if job.expandable_segments else o.idle_share * max(0.0, idle_bytes)
     groups = communicators(layout) * o.group_bytes
-    outside = o.context_bytes + groups
+    rollout = job.rollout_fraction * (capacity_bytes or 0.0)
+    outside = o.context_bytes + groups + rollout
     if capacity_bytes is not None:
         idle = max(0.0, min(idle, capacity_bytes - outside - allocated - gap))
     reserved = allocated + gap + idle
@@ -101,6 +102,12 @@ def with_overhead(
             bytes=groups,
             kind="overhead",
             source=f"{communicators(layout)} groups x {o.group_bytes / GIB:.1f} GiB",
+        ),
+        Term(
+            name="rollout engine",
+            bytes=rollout,
+            kind="overhead",
+            source=f"{format_percent(job.rollout_fraction, digits=0)} of the device for the engine that shares it",
         ),
     )
     return Breakdown(

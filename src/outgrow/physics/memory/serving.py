@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outgrow.layout import Layout
 from outgrow.physics.memory.engines import CONTEXT_BYTES, EngineBudget, engine_budget
@@ -65,6 +65,11 @@ class ServingMemory:
         return self.pool.sequences(tokens)
 
     @property
+    def state_blocks(self) -> int | None:
+        """Sequences whose recurrent states fit, one block each; None where no layer has such a state."""
+        return self.pool.pages if any(group.kind == "state" for group in self.pool.groups) else None
+
+    @property
     def starts(self) -> bool:
         """Whether the engine starts: the cache must hold one request of the longest context."""
         return self.cache_bytes > 0 and self.sequences(self.context_length) >= 1
@@ -125,6 +130,9 @@ def _stage(
     device_bytes: float, context_length: int,
 ) -> ServingMemory:  # fmt: skip
     rank = rank_parameters(model, layout, stage)
+    if budget.tables_everywhere and layout.pp > 1:
+        first, last = rank_parameters(model, layout, 0), rank_parameters(model, layout, layout.pp - 1)
+        rank = replace(rank, embedding=first.embedding, head=last.head)
     weights = job.weights_bytes if job.weights_bytes is not None else weights_on_rank(rank, form)
     adapters = job.lora_adapters * 2.0 * 2 * job.lora_rank * 7 * model.hidden * len(model.layers) / job.tp
     activation, reason = activation_peak(model, job, budget)

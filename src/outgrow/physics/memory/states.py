@@ -122,10 +122,20 @@ def training_states(model: ModelShape, job: TrainingJob, layout: Layout, stage: 
     if "parameters" in job.offload:
         host += parameter + frozen
         # What is at work is on the device: the gathered layers of sharded training, else two layers.
-        live = 0.0 if layout.shards > 1 else min(1.0, 2 * rank.layer / max(rank.total, 1))
-        parameter, frozen = parameter * live, frozen * live
-        host += gradient_bytes
-        gradient_bytes *= live
+        live = (
+            0.0
+            if layout.sharding == "zero3" and layout.shards > 1
+            else min(1.0, 2 * rank.layer / max(rank.total, 1))
+        )
+        form = job.base_format
+        width = form.bytes_per_element if form else job.base_bytes or regime.compute
+        parameter, frozen = (
+            (min(parameter, 2 * regime.parameter * rank.layer) if live else 0.0),
+            (min(frozen, 2 * width * rank.layer) if live else 0.0),
+        )
+        if job.trains_all:
+            host += gradient_bytes
+            gradient_bytes = min(gradient_bytes, 2 * regime.gradient * rank.layer) if live else 0.0
     return States(
         rank=rank,
         trained=trained,

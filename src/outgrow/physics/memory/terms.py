@@ -13,7 +13,7 @@ from typing import Literal
 from outgrow.evidence import Quantity
 
 TermKind = Literal["state", "activation", "transient", "cache", "overhead"]
-Phase = Literal["forward", "loss", "backward", "optimizer", "serving"]
+Phase = Literal["forward", "loss", "backward", "optimizer", "evaluation", "serving"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
