@@ -31,7 +31,7 @@ DOORS: dict[str, tuple[Callable[[], Result[object]], str]] = {
     "decide": (lambda: outgrow.decide(CHAT), f"decide {CHAT}"),
     "decide on": (lambda: outgrow.decide(SFT, on="h200-sxm", overrides=["budget.deadline=2 days"]), f"decide {SFT} --on h200-sxm --set budget.deadline=2days"),
     "decide a name": (lambda: outgrow.decide("qwen3-32b", job="qlora"), "decide qwen3-32b --for qlora"),
-    "table": (lambda: outgrow.memory_table(), "fit --table"),
+    "table": (outgrow.memory_table, "fit --table"),
     "table of one": (lambda: outgrow.memory_table(["qwen3-8b"], on="mi300x"), "fit qwen3-8b --table --on mi300x"),
     "show": (lambda: outgrow.show("mixtral-8x7b"), "catalog show mixtral-8x7b"),
     "show a device": (lambda: outgrow.show("h100-sxm"), "catalog show h100-sxm"),
@@ -57,7 +57,10 @@ def test_both_doors_give_the_same(name: str) -> None:
 def test_validate_too(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(KV, encoding="utf-8")
-    assert outgrow.validate("kv", path, by="gpu").to_dict() == fresh("validate", "kv", str(path), "--by", "gpu", "--json").document
+    assert (
+        outgrow.validate("kv", path, by="gpu").to_dict()
+        == fresh("validate", "kv", str(path), "--by", "gpu", "--json").document
+    )
 
 
 def test_paths_may_be_paths(tmp_path: Path) -> None:
@@ -76,7 +79,9 @@ def test_the_views_of_a_result(name: str) -> None:
     assert html.startswith("<div")
     shown = io.StringIO()
     Console(file=shown, width=80, color_system=None).print(result)
-    assert [line.rstrip() for line in shown.getvalue().rstrip().splitlines()] == str(result).rstrip().splitlines()
+    assert [line.rstrip() for line in shown.getvalue().rstrip().splitlines()] == str(
+        result
+    ).rstrip().splitlines()
     coloured = io.StringIO()
     Console(file=coloured, width=80, force_terminal=True, color_system="truecolor").print(result)
     assert "\x1b[" in coloured.getvalue()

@@ -156,7 +156,9 @@ def test_the_public_api_is_curated() -> None:
 def test_importing_the_package_imports_nothing_heavy() -> None:
     heavy = ("numpy", "pydantic", "rich", "yaml", "click", "outgrow.app")
     code = f"import outgrow, sys; print([m for m in {heavy!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -166,7 +168,9 @@ def test_help_imports_no_command() -> None:
         "heavy = ('numpy', 'pydantic', 'rich', 'yaml', 'outgrow.app', 'outgrow.catalog')\n"
         "print([m for m in sys.modules if m in heavy or m.startswith('outgrow.cli.') and m != 'outgrow.cli.main'], file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stderr.strip() == "[]"
 
 

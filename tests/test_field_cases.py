@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FLOOR = 49
+FLOOR = 70
 """Cases that are answered right. It only ever rises: a change that turns one right raises it."""
 
 

@@ -500,7 +500,7 @@ def test_engine_defaults_are_those_that_the_entries_state() -> None:
 
 def test_saturation_is_the_formula_of_its_entry() -> None:
     job = ServingJob(traffic=Traffic(input_tokens=1200, output_tokens=300))
-    found = replica(M(LLAMA), job, H100, tp=1)
+    found = replica(M(LLAMA), job, catalog.target("h100-sxm"), tp=1)
     assert found is not None
     expected = 1 / (found.prefill.value + 300 * found.tpot.value / found.concurrency)
     assert found.saturation.value == pytest.approx(expected)

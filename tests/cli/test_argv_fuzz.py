@@ -17,7 +17,9 @@ FUZZ = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-PATHS = sorted({".".join(p for p in (path, key) if p) for path, block in blocks_of(Workload) for key in slots_of(block)})
+PATHS = sorted(
+    {".".join(p for p in (path, key) if p) for path, block in blocks_of(Workload) for key in slots_of(block)}
+)
 WORDS = ["fit", "decide", "catalog", "list", "show", "explain", "schema", "validate", "kv", "memory", "model", "llama-3.1-8b", "mamba-2.8b",
          "qwen3-30b-a3b", "h100-sxm", "2xhgx-h100", "rtx-4090", "examples/sft-70b.yaml", "examples/cluster-hgx.yaml", "--on", "--for", "training",
          "qlora", "--set", "training.sequence_length=16", "--table", "--check", "--json", "--by", "--help", "-h", "--", "-", "", ".", "/",
@@ -64,7 +66,10 @@ def test_any_words(argv: list[str]) -> None:
 
 
 @FUZZ
-@given(st.lists(st.tuples(st.one_of(st.sampled_from(PATHS), ANY), VALUES), min_size=1, max_size=3), st.sampled_from(["serving", "training", "qlora"]))
+@given(
+    st.lists(st.tuples(st.one_of(st.sampled_from(PATHS), ANY), VALUES), min_size=1, max_size=3),
+    st.sampled_from(["serving", "training", "qlora"]),
+)
 @example([("training.sequence_length", "1000000000")], "training")
 @example([("layout.micro_batch", "1000000")], "training")
 @example([("layout.pp", "8")], "training")
@@ -76,6 +81,10 @@ def test_any_settings(pairs: list[tuple[str, str]], job: str) -> None:
 
 
 @FUZZ
-@given(st.sampled_from(["examples/sft-70b.yaml", "examples/chat-8b.yaml", "qwen3-30b-a3b"]), st.sampled_from(PATHS), VALUES)
+@given(
+    st.sampled_from(["examples/sft-70b.yaml", "examples/chat-8b.yaml", "qwen3-30b-a3b"]),
+    st.sampled_from(PATHS),
+    VALUES,
+)
 def test_any_settings_of_a_decision(what: str, path: str, value: str) -> None:
     survives(fresh("decide", what, "--set", f"{path}={value}"))

@@ -8,7 +8,15 @@ import pytest
 
 from cli.calls import BROKEN, Call, call, fresh
 from outgrow import app
-from outgrow.errors import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_MISSING, EXIT_NO, EXIT_OK, OutsideError
+from outgrow.errors import (
+    EXIT_BUG,
+    EXIT_INPUT,
+    EXIT_INTERRUPTED,
+    EXIT_MISSING,
+    EXIT_NO,
+    EXIT_OK,
+    OutsideError,
+)
 
 FITS = ("fit", "llama-3.1-8b", "--on", "h100-sxm")
 FITS_NOT = ("fit", "llama-3.1-405b", "--on", "h100-sxm")
@@ -165,7 +173,9 @@ def broken_call(path: Path) -> tuple[str, ...]:
     return ("fit", "llama-3.1-8b", "--on", name) if path.name.startswith("cluster") else ("fit", name)
 
 
-@pytest.mark.parametrize("path", sorted(p for p in BROKEN.iterdir() if p.suffix != ".txt"), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", sorted(p for p in BROKEN.iterdir() if p.suffix != ".txt"), ids=lambda p: p.name
+)
 def test_broken_files(path: Path) -> None:
     told = path.with_name(path.name + ".txt").read_text(encoding="utf-8")
     code = EXIT_MISSING if "(exit 3)" in told.splitlines()[0] else EXIT_INPUT

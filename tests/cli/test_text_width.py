@@ -20,7 +20,9 @@ def test_answers(argv: str) -> None:
     answer = call(*argv.split())
     assert answer.code == 0, answer.err
     assert too_wide(answer) == []
-    assert answer.out == "\n".join(line.rstrip() for line in answer.out.splitlines()) + "\n", "no trailing spaces"
+    assert answer.out == "\n".join(line.rstrip() for line in answer.out.splitlines()) + "\n", (
+        "no trailing spaces"
+    )
     assert not answer.out.startswith("\n")
 
 
@@ -37,8 +39,9 @@ def test_no_entry_shows_how_it_is_programmed(kind: str) -> None:
     assert [name for name, text in shown.items() if any(leak in text for leak in leaks)] == []
 
 
-@pytest.mark.parametrize("on", ["rtx-4090", "hgx-h100"])
-@pytest.mark.parametrize("job", ["serving", "qlora"])
+@pytest.mark.parametrize(
+    ("on", "job"), [("rtx-4090", "serving"), ("hgx-h100", "serving"), ("rtx-4090", "qlora")]
+)
 def test_every_model(on: str, job: str) -> None:
     """Long names, odd terms, tiny and huge sizes; a refusal must be one of input, never one of ours."""
     wide, failed = {}, {}

@@ -45,6 +45,13 @@ def decoder(model_type: str = "llama", **changes: Any) -> ModelShape:
     return resolve(config | changes, name=model_type)
 
 
+def side_by_side() -> ModelShape:
+    """Attention and a state space on one input, as in Falcon-H1."""
+    return decoder(
+        "falcon_h1", mamba_d_ssm=1024, mamba_d_state=64, mamba_d_head=64, mamba_n_heads=16, mamba_n_groups=1, mamba_d_conv=4
+    )  # fmt: skip
+
+
 @cache
 def known(name: str) -> ModelShape:
     """A model of the catalogue."""

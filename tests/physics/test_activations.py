@@ -205,6 +205,18 @@ def test_recomputation_is_ordered_for_plain_decoders(job: TrainingJob, kind: str
     assert sizes[0].kept <= sizes[1].kept <= sizes[2].kept
 
 
+def test_selective_recomputation_keeps_nothing_that_a_frozen_base_would_not() -> None:
+    # A frozen block without gates keeps little: a policy that saves products may not make it more.
+    model = known("falcon-7b")
+    job = TrainingJob(
+        method="lora", precision="bf16", sequence_length=8, lora=Lora(rank=1, targets=("q", "v"))
+    )
+    found = layer_activations(
+        model.layers[0], model, job, Layout(tp=4, sequence_parallel=False, recompute="selective")
+    )
+    assert found.kept <= found.full
+
+
 # adapters on a frozen base: no input of a linear layer, no normalised value is kept for a weight gradient
 
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from outgrow.layout import Layout
 from outgrow.physics.memory.activations import layer_activations
 from outgrow.physics.memory.overhead import Overhead, communicators
+from outgrow.physics.memory.states import training_states
 from outgrow.physics.memory.terms import Breakdown
 from outgrow.physics.memory.training import training_memory, worst
 from outgrow.units import GIB
 from outgrow.workload.model import ModelShape
-from outgrow.workload.training import TrainingJob
+from outgrow.workload.training import Lora, TrainingJob
 
-from .shapes import HIDDEN, decoder, jobs, known, layouts, models
+from .shapes import HIDDEN, decoder, jobs, known, layouts, models, side_by_side
 
 WIDE = settings(derandomize=True, deadline=None, max_examples=250)
 FIXED = settings(derandomize=True, deadline=None, max_examples=80)
@@ -148,6 +149,17 @@ def test_offloading_never_needs_more_on_the_device(job: TrainingJob, model: Mode
         assert there.host_bytes >= here.host_bytes
 
 
+def test_attention_beside_a_state_space_has_an_answer() -> None:
+    model = side_by_side()
+    attention = decoder()
+    for layout in (Layout(), Layout(tp=2, recompute="full")):
+        found = training_memory(model, TrainingJob(), layout)[0]
+        check(found)
+        # It keeps what its attention keeps, and its states beside it.
+        kept = layer_activations(model.layers[0], model, TrainingJob(), layout).full
+        assert kept > layer_activations(attention.layers[0], attention, TrainingJob(), layout).full
+
+
 # by hand
 
 
@@ -236,7 +248,7 @@ def test_keeping_parameters_gathered_costs_them_all() -> None:
     layout = Layout(dp=8, sharding="zero3", recompute="full")
     job = TrainingJob(precision="fp32-sharded", sequence_length=512)
     kept = training_memory(model, replace(job, reshard=False), layout)[0]
-    assert kept.allocated.value - training_memory(model, job, layout)[0].allocated.value > 2 * LLAMA * 0.75
+    assert kept.allocated.value - training_memory(model, job, layout)[0].allocated.value > 2 * LLAMA * 0.7
     gathered = next(t for t in kept.terms if t.name == "gathered parameters")
     assert gathered.bytes == 2 * LLAMA
 
@@ -246,6 +258,23 @@ def test_a_fused_loss_keeps_its_head_gradient_beside_a_gradient_buffer() -> None
     model = known("llama-3.2-3b")
     job = TrainingJob(precision="mixed-fp32-grad", loss="fused", sequence_length=32_768)
     check(training_memory(model, job, Layout(recompute="full"))[0])
+
+
+def test_gradients_applied_at_once_beside_a_gradient_buffer_are_no_negative_cache() -> None:
+    job = TrainingJob(precision="fp8", optimizer_in_backward=True, sequence_length=8)
+    for b in training_memory(known("llama-3.2-1b"), job, Layout(pp=2, schedule="gpipe")):
+        check(b)
+
+
+def test_gradients_of_adapters_wait_for_the_optimizer_however_many_micro_batches() -> None:
+    # 262.7 M entries of the tied table and adapters of rank 16, 2 or 4 B each: gradients are there when it steps.
+    lora = Lora(train_embeddings=True)
+    model = known("llama-3.2-1b")
+    for count in (1, 4):
+        job = TrainingJob(method="lora", precision="bf16", sequence_length=8, accumulation=count, lora=lora)
+        b = training_memory(model, job, Layout())[0]
+        states = training_states(model, job, Layout())
+        assert dict(b.phases)["optimizer"] == pytest.approx(states.resident + states.gradient_bytes)
 
 
 def test_context_and_communicators_are_counted_once_each() -> None:

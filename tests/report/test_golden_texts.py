@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_validation_text(kind: str, rows: str, tmp_path: Path) -> None:
 def test_an_answer_ends_with_the_next_command_and_it_runs(name: str) -> None:
     lines = call(*ANSWERS[name].split()).out.splitlines()
     start = max(i for i, line in enumerate(lines) if line.startswith("next: "))
-    words = " ".join(line.strip() for line in lines[start:]).removeprefix("next: ").split()
+    words = shlex.split(" ".join(line.strip() for line in lines[start:]).removeprefix("next: "))
     assert words[0] == "outgrow"
     assert call(*words[1:]).code == 0, words
 
@@ -44,8 +45,6 @@ def test_an_answer_ends_with_the_next_command_and_it_runs(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in KEPT if n.startswith(("fit", "decide", "table"))])
 def test_the_next_command_can_be_pasted_into_any_shell(name: str) -> None:
     """zsh takes brackets for a pattern and fails; a space parts words."""
-    import shlex
-
     lines = call(*ANSWERS[name].split()).out.splitlines()
     start = max(i for i, line in enumerate(lines) if line.startswith("next: "))
     text = " ".join(line.strip() for line in lines[start:]).removeprefix("next: ")

@@ -17,8 +17,7 @@ from outgrow.report.result import Result
 from outgrow.report.svg import memory_bar
 from report.test_documents import KV
 
-VOID = {"br", "hr", "img", "input", "link", "meta", "rect", "line"}
-ALLOWED = {"div", "pre", "span", "svg", "title", "rect", "text", "line"}
+ALLOWED = {"div", "pre", "span", "svg", "title", "rect", "text", "line", "path", "g"}
 
 
 class Reader(HTMLParser):
@@ -90,12 +89,27 @@ def test_every_kind_of_answer(tmp_path: Path) -> None:
             ET.fromstring(html)  # noqa: S314 (our own text)
 
 
-@pytest.mark.parametrize("name", ["<script>alert(1)<", '"><img src=x onerror=alert(1)>', "&amp;<b>", "]]><x", "'onload='x", "</pre><script>"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>alert(1)<",
+        '"><img src=x onerror=alert(1)>',
+        "&amp;<b>",
+        "]]><x",
+        "'onload='x",
+        "</pre><script>",
+    ],
+)
 def test_a_hostile_name_is_text(name: str, tmp_path: Path) -> None:
     if "/" in name:
         name = name.replace("/", "\u2215")  # a folder's name has no slash
     folder = config_folder(tmp_path / name)
-    for result in (outgrow.fit(str(folder), on="h100-sxm"), outgrow.show(str(folder)), outgrow.decide(str(folder)), outgrow.memory_table([str(folder)])):
+    for result in (
+        outgrow.fit(str(folder), on="h100-sxm"),
+        outgrow.show(str(folder)),
+        outgrow.decide(str(folder)),
+        outgrow.memory_table([str(folder)]),
+    ):
         html = result._repr_html_()
         reader = read(html)
         assert reader.tags <= ALLOWED
@@ -111,11 +125,18 @@ def test_the_text_is_the_same_as_on_a_terminal(tmp_path: Path) -> None:
         assert reader.text == str(result).rstrip("\n"), name
 
 
-@pytest.mark.parametrize("argv", [a for a in ANSWERS.values() if a.startswith("fit ") and "--table" not in a and ".yaml" not in a])
+@pytest.mark.parametrize(
+    "argv", [a for a in ANSWERS.values() if a.startswith("fit ") and "--table" not in a and ".yaml" not in a]
+)
 def test_the_picture_is_well_formed_and_in_its_frame(argv: str) -> None:
     words = argv.split()
     option = dict(zip(words[2::2], words[3::2], strict=True))
-    result = outgrow.fit(words[1], on=option.get("--on", "h100-sxm"), job=option.get("--for"), overrides=[option["--set"]] if "--set" in option else [])
+    result = outgrow.fit(
+        words[1],
+        on=option.get("--on", "h100-sxm"),
+        job=option.get("--for"),
+        overrides=[option["--set"]] if "--set" in option else [],
+    )
     fit = result.value.fit
     root = ET.fromstring(memory_bar(fit))  # noqa: S314 (our own text)
     space = "{http://www.w3.org/2000/svg}"
@@ -127,12 +148,16 @@ def test_the_picture_is_well_formed_and_in_its_frame(argv: str) -> None:
         assert 0 <= x <= x + w <= width + 1
         assert 0 <= y <= y + h <= height
     # Widths are in proportion to the bytes, but for the hairline that shows what is too small to see.
-    wide = [(float(r.attrib["width"]), t.bytes) for r, t in zip(bars, fit.terms, strict=True) if float(r.attrib["width"]) > 20]
+    wide = [
+        (float(r.attrib["width"]), t.bytes)
+        for r, t in zip(bars, fit.terms, strict=True)
+        if float(r.attrib["width"]) > 20
+    ]
     assert len({round(w / b * 1e12) for w, b in wide}) >= 1
     assert max(w / b for w, b in wide) / min(w / b for w, b in wide) < 1.02
     for text in root.iter(f"{space}text"):
         anchor = text.attrib.get("text-anchor", "start")
         length = 5.0 * len(text.text or "")
         left = float(text.attrib["x"]) - {"start": 0.0, "middle": length / 2, "end": length}[anchor]
-        assert -1 <= left, text.text
+        assert left >= -1, text.text
         assert left + length <= width, f"runs out of the picture: {text.text}"
