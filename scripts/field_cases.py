@@ -35,7 +35,7 @@ from outgrow.physics.memory.moments import Moment, stage_moments
 from outgrow.physics.memory.parameters import RankParameters, rank_parameters
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.states import States, training_states
-from outgrow.plan.feasible import Violation, valid_tensor_parallel, violations
+from outgrow.planning.feasible import Violation, valid_tensor_parallel, violations
 from outgrow.report.result import Result
 from outgrow.units import GB, GIB
 from outgrow.workload.model import ModelShape

@@ -17,8 +17,8 @@ import pytest
 import outgrow
 from outgrow import app, catalog
 from outgrow.catalog.targets import target
-from outgrow.decide.questions import GPU_HOURS_BETWEEN_FAILURES, HOURS_PER_YEAR, PLANNED_SHARE
-from outgrow.decide.sizing import replica
+from outgrow.decision.questions import GPU_HOURS_BETWEEN_FAILURES, HOURS_PER_YEAR, PLANNED_SHARE
+from outgrow.decision.sizing import replica
 from outgrow.errors import UnknownNameError
 from outgrow.layout import Layout
 from outgrow.physics import compute
@@ -34,8 +34,8 @@ from outgrow.physics.memory import (
     states,
 )
 from outgrow.physics.memory import training as step
-from outgrow.plan.feasible import valid_tensor_parallel, violations
-from outgrow.plan.usual import with_accumulation
+from outgrow.planning.feasible import valid_tensor_parallel, violations
+from outgrow.planning.usual import with_accumulation
 from outgrow.report.lines import WIDTH
 from outgrow.report.text import plain
 from outgrow.units import GB, GIB, KIB, MIB, TERA, TIB

@@ -224,7 +224,7 @@ def test_assumed_defaults() -> None:
         "training.precision": "mixed",
         "training.optimizer": "adamw",
         "training.lora.rank": "16",
-        "training.lora.targets": "q,k,v,o",
+        "training.lora.targets": "[q, k, v, o]",
         "training.base": "int8",
     }
     loaded = load_workload(None, f"{SERVING}  traffic: {{requests_per_second: 1, input_tokens: 8}}\n")

@@ -12,14 +12,14 @@ from typing import Any, Literal
 from outgrow import catalog, specfile
 from outgrow.catalog.compatibility import notices
 from outgrow.cluster.cluster import Cluster
-from outgrow.decide.fit import Fit, fit_serving, fit_training, takes_fp16
-from outgrow.decide.verdict import Verdict
-from outgrow.decide.verdict import decide as judge
+from outgrow.decision.fit import Fit, fit_serving, fit_training, takes_fp16
+from outgrow.decision.verdict import Verdict
+from outgrow.decision.verdict import decide as judge
 from outgrow.errors import InputError, MissingError, Problem, UnknownNameError, all_of
 from outgrow.evidence import Assumption, Finding, Source
 from outgrow.layout import Layout
 from outgrow.physics.memory.moments import micro_batch_tokens
-from outgrow.plan.usual import serving_split, training_layout, with_accumulation
+from outgrow.planning.usual import serving_split, training_layout, with_accumulation
 from outgrow.report.result import Result
 from outgrow.units import GIB, format_bytes
 from outgrow.workload.model import ModelShape
@@ -161,7 +161,6 @@ def fit(
     notes = [*assumed, *target.assumed]
     if workload.training is not None:
         layout, more = training_layout(workload.training, workload.layout, target.gpus)
-        _enough_gpus(layout.gpus, target, layout)
         training = with_accumulation(workload.training, layout)
         answer = fit_training(
             model,
@@ -172,6 +171,7 @@ def fit(
             if layout.dp * layout.micro_batch <= workload.training.global_batch
             else None,
         )
+        _enough_gpus(layout.gpus, target, layout, answer)
         workload = replace(workload, training=training)
         notes += [*more, *_training_notes(workload)]
     else:
@@ -183,7 +183,6 @@ def fit(
             gpus_per_node=target.gpus_per_node,
             device_bytes=device.torch_memory.value,
         )
-        _enough_gpus(serving.tp * serving.pp * serving.replicas, target, serving)
         layout = Layout(
             dp=max(1, serving.ep // serving.tp),
             tp=serving.tp,
@@ -193,6 +192,7 @@ def fit(
         )
         workload = replace(workload, serving=serving)
         answer = fit_serving(model, serving, device)
+        _enough_gpus(serving.tp * serving.pp * serving.replicas, target, serving, answer)
         notes += more
         if takes_fp16(model, serving, device):
             notes.append(Assumption(name="serving.weights", value="fp16", why=f"{device.title} has no bf16"))
@@ -203,8 +203,8 @@ def fit(
     )  # fmt: skip
 
 
-def _enough_gpus(needed: int, target: Cluster, layout: Layout | ServingJob) -> None:
-    """Refuse a layout of more GPUs than there are."""
+def _enough_gpus(needed: int, target: Cluster, layout: Layout | ServingJob, answer: Fit) -> None:
+    """Refuse a layout of more GPUs than there are, and tell whatever else is wrong with it."""
     if needed <= target.gpus:
         return
     if isinstance(layout, Layout):
@@ -216,7 +216,12 @@ def _enough_gpus(needed: int, target: Cluster, layout: Layout | ServingJob) -> N
         message=f"needs {needed} GPUs ({parts}) and there are {target.gpus}",
         hint=f"ask for more: --on {needed}x{target.device.name}",
     )
-    raise InputError("The layout does not fit the machines.", problems=[problem])
+    others = [
+        Problem(path=path, message=v.what, hint=f"legal: {v.legal}")
+        for v in answer.violations
+        if v.severity == "error"
+    ]
+    raise InputError("The layout does not fit the machines.", problems=[problem, *others])
 
 
 def _training_notes(workload: Workload) -> list[Assumption]:
@@ -564,7 +569,7 @@ def validate(kind: str, path: Path, *, by: str | None = None) -> Result[Any]:
 
 def memory_table(models: Sequence[str] = (), *, on: str = "h100-sxm") -> Result[Any]:
     """The memory table of guides, computed: model sizes x method x precision on one device."""
-    from outgrow.decide import memory_table as room
+    from outgrow.decision import memory_table as room
 
     target = specfile.cluster_of(on)
     usual = target.device.usual_node

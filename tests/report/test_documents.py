@@ -270,7 +270,7 @@ def test_levers_do_what_they_say(argv: str) -> None:
         pytest.skip("nothing to save where nothing runs")
     wrong = []
     for lever in r["levers"]:
-        then = fit(*words, "--set", lever["setting"])
+        then = fit(*on_more(words, r, lever), "--set", lever["setting"])
         if then["fits"] != lever["then_fits"]:
             wrong.append(
                 f"{lever['setting']}: then_fits {lever['then_fits']}, and --set gives {then['verdict']}"
@@ -282,6 +282,14 @@ def test_levers_do_what_they_say(argv: str) -> None:
                     f"{lever['setting']}: says {lever['saves_bytes'] / 2**30:.2f} GiB, and --set saves {saved / 2**30:.2f}"
                 )
     assert wrong == []
+
+
+def on_more(words: list[str], r: dict[str, Any], lever: dict[str, Any]) -> list[str]:
+    """The same question of as many GPUs as a lever takes."""
+    if lever["gpus"] <= r["gpus"]:
+        return words
+    at = words.index("--on")
+    return [*words[: at + 1], f"{lever['gpus']}x{r['device']}", *words[at + 2 :]]
 
 
 LIMITS = {

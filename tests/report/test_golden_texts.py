@@ -33,11 +33,17 @@ def test_validation_text(kind: str, rows: str, tmp_path: Path) -> None:
     check(FOLDER, f"validate-{kind}", answer.out)
 
 
+def next_command(lines: list[str]) -> str:
+    """The command at the end of an answer, as a shell reads it: a backslash ends every line but the last."""
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    return " ".join(line.removesuffix("\\").strip() for line in lines).removeprefix("next: ")
+
+
 @pytest.mark.parametrize("name", [n for n in KEPT if n.startswith(("fit", "decide", "table"))])
 def test_an_answer_ends_with_the_next_command_and_it_runs(name: str) -> None:
     lines = call(*ANSWERS[name].split()).out.splitlines()
     start = max(i for i, line in enumerate(lines) if line.startswith("next: "))
-    words = shlex.split(" ".join(line.strip() for line in lines[start:]).removeprefix("next: "))
+    words = shlex.split(next_command(lines[start:]))
     assert words[0] == "outgrow"
     assert call(*words[1:]).code == 0, words
 
@@ -47,5 +53,5 @@ def test_the_next_command_can_be_pasted_into_any_shell(name: str) -> None:
     """zsh takes brackets for a pattern and fails; a space parts words."""
     lines = call(*ANSWERS[name].split()).out.splitlines()
     start = max(i for i, line in enumerate(lines) if line.startswith("next: "))
-    text = " ".join(line.strip() for line in lines[start:]).removeprefix("next: ")
+    text = next_command(lines[start:])
     assert text == shlex.join(shlex.split(text))

@@ -11,7 +11,8 @@ class _Kind(click.Choice[str]):
     """A kind of entry, in the singular or the plural."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(value.removesuffix("s"), param, ctx)
+        singular = value.removesuffix("s")
+        return super().convert(singular if singular in self.choices else value, param, ctx)
 
 
 @click.group("catalog")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outgrow.physics.memory.kv import CacheCost, cache_cost
-from outgrow.plan.feasible import valid_tensor_parallel
+from outgrow.planning.feasible import valid_tensor_parallel
 from outgrow.workload.model import ModelShape
 
 

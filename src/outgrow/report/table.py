@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from outgrow.decide.memory_table import METHODS, MemoryTable
+from outgrow.decision.memory_table import METHODS, MemoryTable
 from outgrow.report.lines import Line, wrapped
 from outgrow.units import GIB, format_bytes, format_count
 

@@ -14,7 +14,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "sequence_length": (1, 1e9), "global_batch": (1, 1e9), "accumulation": (1, 1e8), "mean_length": (1, 1e9),
     "loss_chunks": (1, 1e6), "rank": (1, 1e6), "dropout": (0, 1), "tokens": (1, 1e18), "expert_load": (1, 1e3),
     "recomputed_ahead": (0, 8), "gather_ahead": (1, 1e4), "evaluation_samples": (0, 1e9), "rollout_fraction": (0, 0.99), "base_bytes": (0.25, 8), "residual_bytes": (1, 8), "parameter_bytes": (0.25, 8), "embedding_bytes": (0.25, 8),
-    "months": (0, 120), "traffic": (0.01, 1e6), "context": (0.01, 1e6), "parameters": (0.01, 1e6), "Growth.tokens": (0.01, 1e6), "gpus": (1, 1e6),
+    "months": (0, 120), "traffic": (0.01, 1e6), "context": (0.01, 1e6), "parameters": (0, 1e15), "Growth.parameters": (0.01, 1e6), "Growth.tokens": (0.01, 1e6), "gpus": (1, 1e6),
     "hours_per_week": (0, 168), "target": (0, 1), "reload_seconds": (0, 1e7), "per_month": (0, 1e12),
     "deadline_seconds": (1, 1e10), "runs_per_month": (0, 1e6), "memory_fraction": (0.05, 1), "max_model_len": (1, 1e9),
     "max_batched_tokens": (1, 1e9), "max_sequences": (1, 1e7), "block_tokens": (1, 1e5), "images_per_prompt": (0, 1e4),

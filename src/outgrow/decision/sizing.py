@@ -14,7 +14,7 @@ from outgrow.physics.compute import Band, decode_step_seconds, prefill_seconds, 
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.terms import Breakdown
 from outgrow.physics.memory.training import training_memory, worst
-from outgrow.plan.feasible import legal_tensor_parallel
+from outgrow.planning.feasible import legal_tensor_parallel
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob

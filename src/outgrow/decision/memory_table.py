@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from outgrow.cluster.cluster import Cluster
-from outgrow.decide.sizing import smallest_training
+from outgrow.decision.sizing import smallest_training
 from outgrow.layout import Layout
 from outgrow.physics.memory.serving import serving_memory
 from outgrow.physics.memory.training import training_memory, worst
-from outgrow.plan.feasible import valid_tensor_parallel
+from outgrow.planning.feasible import valid_tensor_parallel
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outgrow import catalog
-from outgrow.decide.sizing import (
+from outgrow.decision.sizing import (
     TARGET_UTILISATION,
     gpu_counts,
     narrowest_replica,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outgrow import catalog
-from outgrow.decide.answers import SCALES, scale_of, widest
-from outgrow.decide.verdict import Verdict, decide, grown, judge
+from outgrow.decision.answers import SCALES, scale_of, widest
+from outgrow.decision.verdict import Verdict, decide, grown, judge
 from outgrow.layout import Layout
 from outgrow.workload.serving import ServingJob, Targets, Traffic
 from outgrow.workload.training import TrainingJob

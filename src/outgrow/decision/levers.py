@@ -9,13 +9,15 @@ from outgrow.cluster.device import Device
 from outgrow.layout import Layout
 from outgrow.physics.memory.serving import ServingMemory
 from outgrow.physics.memory.training import training_memory, worst
-from outgrow.plan.feasible import legal_tensor_parallel
+from outgrow.planning.feasible import legal_tensor_parallel
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob
 
 SMALLEST_WORTH = 0.01
 """Levers that save less than this share of the peak are not told."""
+SHORT_REQUEST = 2048
+"""Tokens of the one request that a cache must hold where no context is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,6 @@ def serving_levers(
     memory: Callable[[ServingJob], ServingMemory],
     base: ServingMemory,
     device: Device,
-    mean: int,
 ) -> tuple[Lever, ...]:
     """Levers of a serving job: what more of the GPU becomes cache."""
     candidates: list[tuple[str, str, str, ServingJob]] = []
@@ -278,7 +279,7 @@ def serving_levers(
                     setting=setting,
                     saves_bytes=saved,
                     cost=cost,
-                    then_fits=answer.sequences(mean) >= 1,
+                    then_fits=answer.starts if job.max_model_len else answer.sequences(SHORT_REQUEST) >= 1,
                     gpus=changed.tp * changed.pp if changed.tp != job.tp else 1,
                 )
             )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from outgrow import catalog
 from outgrow.layout import Layout
 from outgrow.physics.memory.serving import minimum_bytes
-from outgrow.plan.feasible import valid_tensor_parallel
-from outgrow.plan.usual import (
+from outgrow.planning.feasible import legal_tensor_parallel, valid_tensor_parallel
+from outgrow.planning.usual import (
     WEIGHTS_SHARE,
     narrowest_tensor_parallel,
     serving_split,
@@ -75,12 +75,13 @@ def test_the_narrowest_that_leaves_room(name: str, memory: int, tp: int) -> None
 def test_replicas_take_the_other_gpus(name: str, gpus: int, memory: float) -> None:
     model = catalog.model(name)
     job, assumed = serving_split(model, ServingJob(), gpus=gpus, gpus_per_node=8, device_bytes=memory * GIB)
-    assert job.tp * job.replicas <= gpus
+    assert job.tp * job.pp * job.replicas <= gpus
     assert job.tp in valid_tensor_parallel(model)
     assert job.tp <= min(gpus, 8)
     if gpus > 1:
         assert assumed
-        assert job.replicas == gpus // job.tp
+        assert job.replicas == gpus // (job.tp * job.pp)
+        assert job.pp == 1 or job.tp == min(gpus, 8) or job.tp == legal_tensor_parallel(model, most=8)[-1]
     given_, said = serving_split(
         model, ServingJob(tp=2), gpus=max(2, gpus), gpus_per_node=8, device_bytes=memory * GIB
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from outgrow.evidence import Assumption
 from outgrow.layout import Layout
 from outgrow.physics.memory.serving import minimum_bytes, stored_format
-from outgrow.plan.feasible import legal_tensor_parallel
+from outgrow.planning.feasible import legal_tensor_parallel
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from outgrow.cluster.cluster import Cluster
-from outgrow.decide import questions
-from outgrow.decide.answers import Answer, Confidence, Flip, Scale, Tenancy, scale_of, widest
-from outgrow.decide.questions import Sizes
-from outgrow.decide.sizing import narrowest_replica, replicas_needed, smallest_in_time, smallest_training
+from outgrow.decision import questions
+from outgrow.decision.answers import Answer, Confidence, Flip, Scale, Tenancy, scale_of, widest
+from outgrow.decision.questions import Sizes
+from outgrow.decision.sizing import narrowest_replica, replicas_needed, smallest_in_time, smallest_training
 from outgrow.layout import Layout
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import Traffic

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outgrow.cluster.cluster import Cluster
-from outgrow.decide.answers import Answer, scale_of
-from outgrow.decide.sizing import Placement, Replica
+from outgrow.decision.answers import Answer, scale_of
+from outgrow.decision.sizing import Placement, Replica
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout
 from outgrow.physics.compute import Band, training_tokens_per_second

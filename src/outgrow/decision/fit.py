@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from outgrow.cluster.device import Device
-from outgrow.decide.levers import Lever, serving_levers, training_levers
+from outgrow.decision.levers import SHORT_REQUEST, Lever, serving_levers, training_levers
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout
 from outgrow.physics.memory.overhead import INTERVALS
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.terms import Breakdown, Term
 from outgrow.physics.memory.training import training_memory, worst
-from outgrow.plan.feasible import Violation, violations
+from outgrow.planning.feasible import Violation, violations
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob
@@ -184,7 +184,9 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     )
     used = sum(t.bytes for t in answer.terms if t.kind != "cache" and t.name != "left free by the engine")
     # Asked for a context, an engine starts only where one request of it fits.
-    shortest = answer.context_length if job.max_model_len is not None else min(answer.context_length, 2048)
+    shortest = (
+        answer.context_length if job.max_model_len is not None else min(answer.context_length, SHORT_REQUEST)
+    )
     one_sequence = answer.cost.sequence_bytes(shortest)
     needed_value = used + one_sequence
     slack = answer.uncertainty_bytes
@@ -239,13 +241,8 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
             note=f"of {mean:,} tokens each, per replica",
         ),
     )
-    if states is not None:
-        state = Limit(
-            name="sequences (state blocks)",
-            value=states,
-            unit="sequences",
-            note="serving.max_sequences may not exceed it",
-        )
+    if states:
+        state = Limit(name="state blocks", value=states, unit="sequences", note="one block each")
         limits = (*limits, state)
     used_total = used + max(answer.cache_bytes, 0.0)
     exact = Quantity(
@@ -258,7 +255,7 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     return Fit(
         verdict=verdict, capacity=capacity, needed=needed, allocated=exact, reserved=exact, device=exact, terms=answer.terms,
         free_bytes=limit - needed_value, phase="serving", stage=answer.stage, host_bytes=0.0, limits=limits,
-        levers=serving_levers(model, job, memory, answer, device, mean), violations=found, cache_tokens=answer.cache_tokens,
+        levers=serving_levers(model, job, memory, answer, device), violations=found, cache_tokens=answer.cache_tokens,
         cache_bytes_per_token=answer.cost.charged_per_token, context_length=answer.context_length,
         concurrency=answer.sequences(mean),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outgrow import catalog
-from outgrow.decide.memory_table import METHODS, memory_table
+from outgrow.decision.memory_table import METHODS, memory_table
 
 NAMES = ("llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b")
 TABLE = memory_table([catalog.model(name) for name in NAMES], catalog.target("8x h100-sxm"))

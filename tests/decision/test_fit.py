@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from outgrow import catalog
 from outgrow.cluster.device import Device
 from outgrow.cluster.figure import Figure
-from outgrow.decide.fit import Fit, FitVerdict, fit_serving, fit_training, largest
-from outgrow.decide.levers import training_levers
+from outgrow.decision.fit import Fit, FitVerdict, fit_serving, fit_training, largest
+from outgrow.decision.levers import training_levers
 from outgrow.layout import Layout
 from outgrow.physics.memory.serving import serving_memory
 from outgrow.physics.memory.training import training_memory, worst
