@@ -25,7 +25,7 @@ def document(result: Result[Any]) -> dict[str, Any]:
             {"severity": f.severity, "code": f.code, "message": f.message, "hint": f.hint}
             for f in result.findings
         ],
-        "sources": [{"kind": s.kind, "ref": s.ref, "date": s.date} for s in result.sources],
+        "sources": [{"kind": s.kind, "ref": s.ref, "date": s.date or None} for s in result.sources],
     }
 
 
@@ -126,7 +126,7 @@ def _model(result: Result[Any]) -> dict[str, Any]:
         "layers": len(model.layers), "encoder_layers": len(model.encoder), "hidden": model.hidden, "vocabulary": model.vocab,
         "query_heads": model.heads, "kv_heads": model.kv_heads, "experts": model.experts, "tied": model.tied,
         "kv_bytes_per_token": cost.charged_per_token, "kv_bytes_per_token_full_context": cost.full_per_token,
-        "kv_bytes_per_token_windowed": cost.windowed_per_token, "window_tokens": cost.window or None,
+        "kv_bytes_per_token_cross_attention": cost.cross_per_image_token, "kv_bytes_per_token_windowed": cost.windowed_per_token, "window_tokens": cost.window or None,
         "state_bytes_per_sequence": cost.state_per_sequence, "valid_tensor_parallel": list(card.valid_tensor_parallel),
         "context_tokens": model.max_positions, "dtype": model.dtype, "weight_format": model.weights.name if model.weights is not None else None,
         "assumed": list(model.assumed), "source": model.source,
@@ -162,7 +162,7 @@ def _entry(result: Result[Any]) -> dict[str, Any]:
             "high": f.highest,
             "kind": f.kind,
             "source": f.source,
-            "date": f.date,
+            "date": f.date or None,
         }
     return {
         "kind": result.kind,

@@ -67,12 +67,12 @@ RESULTS: dict[str, dict[str, Any]] = {
         "anyOf": [
             _object(kind={"const": "model"}, name=STRING, family=STRING, parameters_total=INTEGER, parameters_active=INTEGER,
                     parameters_by_class={"type": "object", "additionalProperties": INTEGER}, parameters_mtp=INTEGER, layers=INTEGER, encoder_layers=INTEGER, kv_bytes_per_token_full_context=NUMBER,
-                    kv_bytes_per_token_windowed=NUMBER, window_tokens=_maybe(INTEGER), hidden=INTEGER,
+                    kv_bytes_per_token_windowed=NUMBER, kv_bytes_per_token_cross_attention=NUMBER, window_tokens=_maybe(INTEGER), hidden=INTEGER,
                     vocabulary=INTEGER, query_heads=INTEGER, kv_heads=INTEGER, experts=INTEGER, tied=BOOLEAN, kv_bytes_per_token=NUMBER,
                     state_bytes_per_sequence=NUMBER, valid_tensor_parallel=_list(INTEGER), context_tokens=_maybe(INTEGER), dtype=STRING,
                     weight_format=_maybe(STRING), assumed=_list(STRING), source=STRING),
             _object(kind={"enum": ["device", "node", "fabric"]}, name=STRING, title=STRING, aliases=_list(STRING),
-                    figures={"type": "object", "additionalProperties": _object(value=NUMBER, low=NUMBER, high=NUMBER, kind=STRING, source=STRING, date=STRING)},
+                    figures={"type": "object", "additionalProperties": _object(value=NUMBER, low=NUMBER, high=NUMBER, kind=STRING, source=STRING, date=_maybe(STRING))},
                     facts={"type": "object", "additionalProperties": STRING}, traps=_list(STRING), overlay=BOOLEAN),
         ]
     },
@@ -94,6 +94,6 @@ def answer_schema(kind: str) -> dict[str, Any]:
         schema={"const": f"outgrow.{kind}/{SCHEMA_VERSION}"}, outgrow=STRING, inputs_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
         assumed=_list(_object(name=STRING, value=STRING, why=STRING)), result=RESULTS[kind],
         findings=_list(_object(severity={"enum": ["info", "warning", "error"]}, code=STRING, message=STRING, hint=STRING)),
-        sources=_list(_object(kind=STRING, ref=STRING, date=STRING)),
+        sources=_list(_object(kind=STRING, ref=STRING, date=_maybe(STRING))),
     )  # fmt: skip
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"outgrow {kind}", **envelope}
