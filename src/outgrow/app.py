@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from outgrow import catalog, specfile
-from outgrow.catalog.compatibility import notices
 from outgrow.cluster.cluster import Cluster
+from outgrow.decision.findings import findings
 from outgrow.decision.fit import Fit, fit_serving, fit_training, takes_fp16
 from outgrow.decision.verdict import Verdict
 from outgrow.decision.verdict import decide as judge
 from outgrow.errors import InputError, MissingError, Problem, UnknownNameError, all_of
 from outgrow.evidence import Assumption, Finding, Source
 from outgrow.layout import Layout
-from outgrow.physics.memory.moments import micro_batch_tokens
 from outgrow.planning.usual import serving_split, training_layout, with_accumulation
 from outgrow.report.result import Result
-from outgrow.units import GIB, format_bytes
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import ServingJob
 from outgrow.workload.workload import Workload
@@ -32,8 +30,6 @@ _STARTERS: dict[str, str] = {
     "serving": "serving={}", "training": "training={}",
     "lora": "training={method: lora}", "qlora": "training={method: qlora}",
 }  # fmt: skip
-LARGE_LOGITS = 0.05
-"""Logits are told of where one copy takes more than this share of a GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +194,7 @@ def fit(
             notes.append(Assumption(name="serving.weights", value="fp16", why=f"{device.title} has no bf16"))
     value = FitAnswer(model=model, cluster=target, workload=workload, layout=layout, fit=answer)
     return Result(
-        kind="fit", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=_fit_findings(value),
+        kind="fit", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=findings(model, workload, layout, target, answer),
         sources=_sources(model, target), next=_after_fit(what, on, value, overrides),
     )  # fmt: skip
 
@@ -249,123 +245,6 @@ def _inputs(workload: Workload, model: ModelShape, cluster: Cluster) -> dict[str
         "model": asdict(model),
         "cluster": asdict(cluster),
     }
-
-
-def _fit_findings(value: FitAnswer) -> tuple[Finding, ...]:
-    found = [
-        Finding(
-            severity=v.severity,
-            code="does-not-divide" if v.severity == "error" else "note",
-            message=v.what + (" (frameworks may go on silently)" if v.silent else ""),
-            hint=v.legal,
-        )
-        for v in value.fit.violations
-    ]
-    job = value.workload.training
-    if job is not None:
-        gradient = 0.0 if job.optimizer_in_backward else job.regime.gradient
-        per = job.regime.parameter + gradient + job.regime.master + job.regime.state * job.states
-        if job.trains_all and per >= 6:
-            found.append(
-                Finding(
-                    severity="info",
-                    code="bytes-per-parameter",
-                    message=f"full training holds {per:g} bytes per parameter before activations, {per / 2:.0f} times the 16-bit weights",
-                    hint="outgrow explain bytes-per-parameter",
-                )
-            )
-        found += [
-            Finding(
-                severity="warning",
-                code="compatibility",
-                message=f"{n.library} {n.version}: {n.message}",
-                hint=f"{n.hint}; {n.source}",
-            )
-            for n in notices(value.model, job, value.layout)
-        ]
-        tokens = micro_batch_tokens(job, value.layout)
-        copy = 4.0 * tokens * value.model.vocab / value.layout.tp
-        spent = sum(t.bytes for t in value.fit.terms if t.name == "logits and loss")
-        if copy > LARGE_LOGITS * value.fit.capacity.value and spent > copy and job.loss != "fused":
-            found.append(
-                Finding(
-                    severity="info",
-                    code="logits-peak",
-                    message=f"one fp32 copy of the logits ({tokens:,.0f} tokens x {value.model.vocab:,} entries) is {format_bytes(copy)}, and the loss holds {spent / copy:.1f} of them",
-                    hint="--set training.loss=fused never makes them whole",
-                )
-            )
-        if value.layout.sharding in ("zero1", "zero2", "zero3") and job.base_format is not None:
-            found.append(
-                Finding(
-                    severity="warning",
-                    code="quantised-base-sharding",
-                    message="FSDP shards a 4-bit base; DeepSpeed's ZeRO and DDP copy it to every GPU",
-                    hint="layout.sharding=none to see the copy",
-                )
-            )
-        if value.fit.host_bytes >= 0.5 * GIB:
-            found.append(
-                Finding(
-                    severity="info",
-                    code="host-memory",
-                    message=f"the host needs about {value.fit.host_bytes / GIB:,.0f} GiB per GPU for what is offloaded or paged",
-                    hint="loading and saving need more: outgrow explain host-memory",
-                )
-            )
-    if value.model.is_moe:
-        idle = value.model.parameters - value.model.active_parameters
-        found.append(
-            Finding(
-                severity="info",
-                code="active-parameters",
-                message=f"memory is set by all {value.model.parameters / 1e9:,.1f} B parameters, not by the {value.model.active_parameters / 1e9:,.1f} B that a token uses",
-                hint=f"{idle / 1e9:,.1f} B are experts that wait",
-            )
-        )
-    if value.cluster.device.unified_memory:
-        found.append(
-            Finding(
-                severity="warning",
-                code="unified-memory",
-                message="the memory is the host's too: the operating system takes its part",
-            )
-        )
-    if value.workload.serving is not None:
-        serving = value.workload.serving
-        longest, context = value.fit.limit("context of one request"), value.fit.context_length or 0
-        if serving.max_model_len is None and value.fit.fits and longest is not None and longest < context:
-            start = (
-                "would refuse to start" if serving.engine == "vllm" else "would cut or refuse longer requests"
-            )
-            found.append(
-                Finding(
-                    severity="warning",
-                    code="context-too-long",
-                    message=f"with the model's own context of {context:,} tokens {serving.engine} {start}: the cache holds one request of {longest:,}",
-                    hint=f"--set serving.max_model_len={longest}",
-                )
-            )
-        if serving.lora_adapters and serving.lora_rank > 64:
-            found.append(
-                Finding(
-                    severity="warning",
-                    code="max-lora-rank",
-                    message="engines reserve the largest rank for every adapter",
-                    hint="set it to the largest rank in use",
-                )
-            )
-        mixed = value.fit.cache_bytes_per_token
-        if mixed is not None and any(getattr(x.mixer, "span", None) for x in value.model.attention_layers):
-            found.append(
-                Finding(
-                    severity="info",
-                    code="sliding-window",
-                    message="sliding-window layers hold their window only where the engine's hybrid cache is on",
-                    hint="serving.hybrid_cache=false shows the cache without it",
-                )
-            )
-    return tuple(found)
 
 
 def _after_fit(what: str, on: str, value: FitAnswer, overrides: Sequence[str]) -> str:
