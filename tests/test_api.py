@@ -144,3 +144,20 @@ def test_the_docstring_of_the_package_is_true() -> None:
     import doctest
 
     assert doctest.testmod(outgrow).failed == 0
+
+
+def test_faults_of_the_workload_and_of_the_target_are_told_together() -> None:
+    with pytest.raises(OutgrowError) as found:
+        outgrow.fit("lama-3.1-8", on="h10")
+    assert "llama-3.1-8b" in str(found.value)
+    assert "h100-sxm" in str(found.value)
+    assert len(found.value.problems) == 2
+
+
+def test_a_room_and_an_operation_do_not_share_a_name() -> None:
+    """`outgrow.decide` must stay an operation whatever has been imported."""
+    package = Path(outgrow.__file__).parent
+    rooms = {
+        p.stem for p in package.iterdir() if (p.suffix == ".py" or p.is_dir()) and not p.name.startswith("_")
+    }
+    assert rooms.isdisjoint(outgrow.__all__)
