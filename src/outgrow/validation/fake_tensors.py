@@ -13,7 +13,8 @@ from outgrow.layout import Layout
 from outgrow.physics.memory.activations import layer_activations
 from outgrow.physics.memory.moments import Moment, micro_batch_tokens, stage_moments
 from outgrow.physics.memory.parameters import layer_parameters
-from outgrow.validation.rows import Row, whole
+from outgrow.validation.cells import number
+from outgrow.validation.rows import Row
 from outgrow.validation.summary import Outcome
 from outgrow.workload.hf_config import resolve
 from outgrow.workload.model import ModelShape
@@ -48,15 +49,20 @@ def answerable(row: Mapping[str, str]) -> str:
         return "chunks of logits are computed again: not one of the losses here"
     if "frozen" in row["id"]:
         return "frozen tables with trained blocks"
-    if (whole(row, "tensor_parallel") or 1) > 1:
+    if (_count(row, "tensor_parallel") or 1) > 1:
         return "tensor parallelism without splitting tables"
     return ""
+
+
+def _count(row: Mapping[str, str], column: str) -> int:
+    """A whole number; 0 where there is none of it."""
+    return int(number(row, column) or 0)
 
 
 def case_of(row: Mapping[str, str]) -> Case:
     """The model, job and layout of a row."""
     n = {
-        key: whole(row, key)
+        key: _count(row, key)
         for key in (
             "hidden",
             "layers",
@@ -100,7 +106,7 @@ def case_of(row: Mapping[str, str]) -> Case:
     if row["attention"] == "eager":
         model = replace(model, attention_softcap=model.attention_softcap)
     lora = row["method"] == "lora"
-    world = whole(row, "world") or 1
+    world = _count(row, "world") or 1
     targets = ("all",) if row["lora_targets"] == "all-linear" else tuple(row["lora_targets"])
     autocast = row["compute"].startswith("autocast")
     precision = _PRECISION[row["compute"].removesuffix("_bf16_base")]
@@ -110,7 +116,7 @@ def case_of(row: Mapping[str, str]) -> Case:
         optimizer_foreach=row["optimizer"] in ("adamw_foreach", "adamw"), loss=_LOSS[row["loss"]],  # type: ignore[arg-type]
         attention="math" if row["attention"] == "eager" else "sdpa", dropout=float(row["dropout"] or 0),
         reshard=row["reshard"] not in ("False", "0"),
-        lora=Lora(rank=whole(row, "lora_rank") or 16, targets=targets or ("q",), dropout=float(row["lora_dropout"] or 0),
+        lora=Lora(rank=_count(row, "lora_rank") or 16, targets=targets or ("q",), dropout=float(row["lora_dropout"] or 0),
                   parameter_bytes=4 if row["lora_dtype"] in ("fp32", "float32") else 2, autocast=autocast),
     )  # fmt: skip
     layout = Layout(

@@ -9,12 +9,15 @@ from typing import Any
 
 from outgrow import catalog
 from outgrow.errors import OutgrowError, UnknownNameError
+from outgrow.layout import Layout
 from outgrow.physics.memory.engines import version_of
 from outgrow.physics.memory.kv import cache_cost
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
+from outgrow.planning.feasible import violations
 from outgrow.units import GIB
-from outgrow.validation.memory import Unanswerable, device_of
-from outgrow.validation.rows import Row, number, recipe_for, whole
+from outgrow.validation.cells import Unanswerable, number, whole
+from outgrow.validation.memory import device_of
+from outgrow.validation.rows import Row, recipe_for
 from outgrow.validation.summary import Outcome
 from outgrow.workload.model import ModelShape
 from outgrow.workload.quantization import weight_format
@@ -22,6 +25,7 @@ from outgrow.workload.serving import CACHE_BYTES, ServingJob
 
 COLUMNS = ("id", "model", "gpu", "engine", "kv_blocks_or_tokens", "kv_unit")
 VLLM_BLOCK = 16
+REFUSED = re.compile(r"fail|\boom\b|refus|no room|does not (start|fit)", re.IGNORECASE)
 _PRINTED = ("weights", "activation_peak", "non_torch", "cuda_graph")
 
 
@@ -36,9 +40,14 @@ def predict_rows(rows: list[Row]) -> list[Outcome]:
 def predict_row(row: Row) -> list[Outcome]:
     """Bytes per token, capacity from the inputs alone, capacity with the printed terms, and whether it starts."""
     group = row.get("engine", "").split(" ")[0]
-    refused = row.get("kv_unit", "").startswith("failed")
-    tokens = measured_tokens(row)
-    size = number(row, "kv_gib_per_gpu")
+    refused = bool(REFUSED.search(row.get("kv_unit", "")))
+    try:
+        tokens, size = measured_tokens(row), number(row, "kv_gib_per_gpu")
+    except Unanswerable as error:
+        return [
+            Outcome(id=row["id"], quantity=q, predicted=None, measured=None, reason=str(error), group=group)
+            for q in ("kv_capacity", "fits")
+        ]
     wanted: list[tuple[str, float]] = []
     if not refused and tokens and size and size > 0:
         wanted.append(("kv_bytes_per_token", size * GIB / tokens))
@@ -51,6 +60,11 @@ def predict_row(row: Row) -> list[Outcome]:
         recipe = recipe_for(row)
         model = model_named(str(recipe.model.get("like") or row["model"]))
         job = job_of(row, recipe.job)
+        wrong = [
+            v for v in violations(model, Layout(tp=job.tp, sequence_parallel=False)) if v.severity == "error"
+        ]
+        if wrong:
+            raise Unanswerable(wrong[0].what)
         if (
             job.weights is not None
             and model.weights is not None
@@ -196,7 +210,12 @@ def measured_tokens(row: Mapping[str, str]) -> float | None:
     count = number(row, "kv_blocks_or_tokens")
     if not count:
         return None
-    return count * VLLM_BLOCK if "blocks" in row.get("kv_unit", "") else count
+    unit = row.get("kv_unit", "").lower()
+    if "block" in unit:
+        return count * VLLM_BLOCK
+    if "token" in unit:
+        return count
+    raise Unanswerable(f"kv_unit {row.get('kv_unit', '')[:40]!r} is neither tokens nor blocks")
 
 
 def device_bytes(row: Mapping[str, str]) -> float:
@@ -218,22 +237,22 @@ def job_of(row: Mapping[str, str], extra: Mapping[str, Any]) -> ServingJob:
     """The serving job of a row: its columns, and what its note quotes of the command line."""
     engine = row.get("engine", "")
     note = f"{row.get('note', '')} {row.get('concurrency_or_qps', '')}".replace("_", "-")
-    kind = (
-        "sglang" if "sglang" in engine.lower() else "tensorrt-llm" if "tensorrt" in engine.lower() else "vllm"
-    )
+    kind = engine_of(engine)
+    pp, replicas = whole(row, "pp") or 1, whole(row, "dp_or_replicas") or 1
+    tp = whole(row, "tp") or max(1, (whole(row, "gpus") or 1) // (pp * replicas))
     settings: dict[str, Any] = {
-        "engine": kind, "engine_version": engine, "tp": whole(row, "tp") or 1, "pp": whole(row, "pp") or 1,
+        "engine": kind, "engine_version": engine, "tp": tp, "pp": pp,
         "weights": weights_of(row.get("weights_precision", "")), "max_model_len": whole(row, "max_model_len"),
-        "enforce_eager": "enforce-eager" in note, "cache": cache_of(row.get("kv_precision", "")),
+        "enforce_eager": "enforce-eager" in note, "cache": cache_of(row.get("kv_precision", "") or _quoted_cache(note)),
     }  # fmt: skip
-    fraction = re.match(r"[\d.]+", row.get("gpu_memory_utilization", ""))
+    fraction = share(row, "gpu_memory_utilization")
     if "cpu-offload" in note:
         raise Unanswerable("weights are offloaded to the host by an amount that is not stated")
     experts = whole(row, "ep") or (whole(row, "dp_or_replicas") if "+EP" in row.get("note", "") else None)
     if experts:
         settings["ep"] = experts
-    if fraction:
-        settings["memory_fraction"] = float(fraction[0])
+    if fraction is not None:
+        settings["memory_fraction"] = fraction
     for flag, name in (
         ("max-num-seqs", "max_sequences"),
         ("max-num-batched-tokens", "max_batched_tokens"),
@@ -245,19 +264,52 @@ def job_of(row: Mapping[str, str], extra: Mapping[str, Any]) -> ServingJob:
     return ServingJob(**(settings | dict(extra)))
 
 
+def engine_of(text: str) -> str:
+    """The engine that a row names."""
+    for pattern, name in (("sglang", "sglang"), (r"tensorrt|trt.?llm", "tensorrt-llm"), ("vllm", "vllm")):
+        if re.search(pattern, text, re.IGNORECASE):
+            return name
+    raise Unanswerable(f"engine {text[:40]!r} is not modelled")
+
+
+def share(row: Mapping[str, str], column: str) -> float | None:
+    """A share of a GPU: "0.9", "90%", "0.88 (mem_fraction_static)"; None where the cell is empty."""
+    text = row.get(column, "").strip()
+    if not text:
+        return None
+    found = re.match(r"(\d*\.?\d+)(?![\d.])\s*(%?)", text)
+    value = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+    if not 0 < value <= 1:
+        raise Unanswerable(f"{column} {text[:40]!r} is not a share of a GPU")
+    return value
+
+
+def _quoted_cache(note: str) -> str:
+    found = re.search(r"kv-cache-dtype[ =]+(\w+)", note)
+    return found[1] if found else ""
+
+
 def weights_of(text: str) -> str | None:
     """The weight format that a row names; None = as the checkpoint is stored."""
-    lowered = text.lower()
+    lowered = text.lower().strip()
     for pattern, name in (
-        (r"q4_k_m", "q4_k_m"), (r"nvfp4", "nvfp4"), (r"mxfp4", "mxfp4"), (r"fp8/fp4|fp4/fp8", "nvfp4"), (r"w4a16|awq|int4", "awq"),
-        (r"4-bit", "nf4"), (r"w8a8|int8", "int8"), (r"fp8", "fp8"), (r"bf16|fp16", "bf16"),
+        (r"q4_k_m", "q4_k_m"), (r"q5_k_m", "q5_k_m"), (r"q6_k", "q6_k"), (r"q8_0", "q8_0"), (r"nvfp4", "nvfp4"), (r"mxfp4", "mxfp4"),
+        (r"fp8/fp4|fp4/fp8|fp4", "nvfp4"), (r"gptq", "gptq"), (r"w4a16|awq|int4", "awq"), (r"4-?bit|nf4|bnb", "nf4"),
+        (r"w8a8|int8", "int8"), (r"fp8|8-?bit", "fp8"), (r"bf16|fp16|bfloat16|float16", "bf16"), (r"fp32|float32", "fp32"),
     ):  # fmt: skip
         if re.search(pattern, lowered):
             return name
+    if lowered:
+        raise Unanswerable(f"weights_precision {text[:40]!r} is not known")
     return None
 
 
 def cache_of(text: str) -> str:
-    """The cache format that a row names."""
-    lowered = text.lower()
-    return "fp8" if "fp8" in lowered else "fp4" if "fp4" in lowered else "auto"
+    """The cache format that a row names, by its width."""
+    lowered = text.lower().strip()
+    for pattern, name in (
+        (r"fp4|int4|4-?bit|q4", "fp4"), (r"fp8|int8|8-?bit|q8|e4m3|e5m2", "fp8"), (r"16|auto|half|^$", "auto"),
+    ):  # fmt: skip
+        if re.search(pattern, lowered):
+            return name
+    raise Unanswerable(f"kv_precision {text[:40]!r} is not known")

@@ -11,11 +11,12 @@ from outgrow import catalog
 from outgrow.cluster.device import Device
 from outgrow.errors import OutgrowError
 from outgrow.layout import Layout
-from outgrow.physics.memory.kv import cache_cost
 from outgrow.physics.memory.terms import Breakdown
 from outgrow.physics.memory.training import training_memory, worst
-from outgrow.units import GB, GIB
-from outgrow.validation.rows import Recipe, Row, number, recipe_for, whole
+from outgrow.units import GIB
+from outgrow.validation import cells
+from outgrow.validation.cells import Unanswerable, positive, whole
+from outgrow.validation.rows import Recipe, Row, recipe_for
 from outgrow.validation.summary import Outcome
 from outgrow.workload.hf_config import resolve
 from outgrow.workload.model import ModelShape
@@ -24,8 +25,10 @@ from outgrow.workload.training import Lora, TrainingJob
 COLUMNS = ("id", "source", "model", "gpu", "gpus", "peak_mem_gb", "mem_def")
 
 
-class Unanswerable(Exception):  # noqa: N818 (not an error of the program)
-    """A row whose inputs do not suffice; the message says which."""
+OUT_OF_MEMORY = re.compile(r"RUN FAILED|\bOOM\b|out of memory", re.IGNORECASE)
+SMI = re.compile(r"nvidia-smi reserved (\d*\.?\d+) GiB")
+# A row's fp8, by what the rest of its recipe computes in.
+FP8_OF = {"mixed-fp32-grad": "fp8", "fp32-sharded": "fp8-sharded"}
 
 
 def predict_rows(rows: list[Row]) -> list[Outcome]:
@@ -38,101 +41,68 @@ def predict_rows(rows: list[Row]) -> list[Outcome]:
 
 def failed(row: Mapping[str, str]) -> bool:
     """Whether the run ended for lack of memory."""
-    return bool(
-        re.search(r"RUN FAILED|\bOOM\b|out of memory", row.get("note", ""), re.IGNORECASE)
-    ) and not row.get("peak_mem_gb")
+    return bool(OUT_OF_MEMORY.search(row.get("note", ""))) and not row.get("peak_mem_gb")
 
 
 def predict_row(row: Row) -> list[Outcome]:
     """Outcomes of one row; a row without a memory figure has none."""
-    measured = number(row, "peak_mem_gb")
-    smi = re.search(r"nvidia-smi reserved ([\d.]+) GiB", row.get("note", ""))
+    smi = SMI.search(row.get("note", ""))
     did_fail = failed(row)
-    if measured is None and not did_fail and not smi:
+    if not row.get("peak_mem_gb") and not did_fail and not smi:
         return []
     group = source_group(row)
-    quantity = _quantity(row)
-    wanted: list[tuple[str, float]] = []
-    if measured is not None:
-        wanted.append((quantity, measured * _unit(row.get("mem_def", ""))))
+
+    def outcome(quantity: str, measured: float | None, **more: Any) -> Outcome:
+        return Outcome(id=row["id"], quantity=quantity, measured=measured, group=group, **more)
+
+    wanted: list[tuple[str, float | None]] = []
+    reason = ""
+    try:
+        measured = positive(row, "peak_mem_gb")
+        if measured is not None:
+            definition = row.get("mem_def", "")
+            wanted.append((cells.quantity(definition), measured * cells.unit(definition)))
+    except Unanswerable as error:
+        wanted.append((cells.quantity(row.get("mem_def", "")), None))
+        reason = str(error)
     if smi and not did_fail:
         wanted.append(("device_bytes", float(smi[1]) * GIB))
+    fits = float(not did_fail)
     try:
-        breakdown, extra = predict(row)
-        device = device_of(row)
+        if reason:
+            raise Unanswerable(reason)
+        breakdown = predict(row)
     except (Unanswerable, OutgrowError) as error:
-        reason = str(error).splitlines()[0]
-        result = [
-            Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group)
-            for q, m in wanted
+        why = "; ".join(str(error).splitlines()[:2])
+        unanswered = [outcome(name, value, predicted=None, reason=why) for name, value in wanted]
+        return [*unanswered, outcome("fits", fits, predicted=None, reason=why)]
+    totals = {
+        "allocated_bytes": breakdown.allocated,
+        "reserved_bytes": breakdown.reserved,
+        "device_bytes": breakdown.device,
+    }
+    note = f"peak in {breakdown.phase}"
+    outcomes = [
+        outcome(
+            name, value, predicted=totals[name].value, low=totals[name].low, high=totals[name].high, note=note
+        )
+        for name, value in wanted
+    ]
+    device = device_of(row)
+    if device is None:
+        return [
+            *outcomes,
+            outcome("fits", fits, predicted=None, reason=f"gpu {row.get('gpu', '')!r} is not known"),
         ]
-        result.append(
-            Outcome(
-                id=row["id"],
-                quantity="fits",
-                predicted=None,
-                measured=float(not did_fail),
-                reason=reason,
-                group=group,
-            )
-        )
-        return result
-    outcomes = []
-    for name, value in wanted:
-        total = {
-            "allocated_bytes": breakdown.allocated,
-            "reserved_bytes": breakdown.reserved,
-            "device_bytes": breakdown.device,
-        }[name]
-        low, high = total.low + extra, total.high + extra
-        note = f"peak in {breakdown.phase}"
-        outcomes.append(
-            Outcome(
-                id=row["id"],
-                quantity=name,
-                predicted=max(total.value, extra),
-                measured=value,
-                low=low,
-                high=high,
-                group=group,
-                note=note,
-            )
-        )
-    if device is not None:
-        room = device.torch_memory_bytes
-        fits = breakdown.needed_bytes <= room
-        outcomes.append(
-            Outcome(
-                id=row["id"],
-                quantity="fits",
-                predicted=float(fits),
-                measured=float(not did_fail),
-                group=group,
-            )
-        )
-    return outcomes
+    return [
+        *outcomes,
+        outcome("fits", fits, predicted=float(breakdown.needed_bytes <= device.torch_memory_bytes)),
+    ]
 
 
 def source_group(row: Mapping[str, str]) -> str:
     """The source of a row, without its line or file: what is left out at a time when intervals are earned."""
     return row.get("source", "").split(" ")[0]
-
-
-def _quantity(row: Mapping[str, str]) -> str:
-    text = row.get("mem_def", "").lower()
-    if "reserved" in text and "allocated vs reserved" not in text:
-        return "reserved_bytes"
-    if "allocated" in text and "allocated vs reserved" not in text:
-        return "allocated_bytes"
-    if "active" in text or "peak memory" in text:
-        return "allocated_bytes"
-    return "reserved_bytes"
-
-
-def _unit(definition: str) -> float:
-    # The base of the logged LoRA runs, once activations are taken off, is 65.07 units for 68.98 billion 8-bit weights
-    # and two 16-bit tables (69.9e9 bytes): the logged unit is GiB.
-    return GIB if definition.startswith(("GiB", "max_memory_usage")) else GB
 
 
 def device_of(row: Mapping[str, str]) -> Device | None:
@@ -146,31 +116,26 @@ def device_of(row: Mapping[str, str]) -> Device | None:
     return None
 
 
-def predict(row: Row) -> tuple[Breakdown, float]:
-    """The worst rank's breakdown, and bytes that an evaluation beside the training needs (0 where there is none)."""
+def predict(row: Row) -> Breakdown:
+    """The worst rank's breakdown."""
+    row = row | {"task": cells.task(row.get("task", ""))}
     recipe = recipe_for(row)
     model = model_of(row, recipe)
-    layout = layout_of(row, recipe, len(model.layers))
+    layout = layout_of(row, recipe, model)
     if "pad_vocab" in recipe.model:
         step = recipe.model["pad_vocab"] * layout.tp
         model = replace(model, vocab=-(-model.vocab // step) * step)
     job = job_of(row, recipe, layout)
     device = device_of(row)
-    stages = training_memory(
-        model, job, layout, capacity_bytes=device.torch_memory_bytes if device is not None else None
-    )
-    peak = worst(stages)
-    extra = 0.0
-    if recipe.evaluation:
-        cost = cache_cost(model).sequence_bytes(recipe.evaluation["tokens"]) * recipe.evaluation["sequences"]
-        extra = cost
-    return peak, 0.0 * extra
+    capacity = device.torch_memory_bytes if device is not None else None
+    return worst(training_memory(model, job, layout, capacity_bytes=capacity))
 
 
 def model_of(row: Mapping[str, str], recipe: Recipe) -> ModelShape:
     """The shape of a row's model: from the catalogue, cut where the row says so, or from the row's own columns."""
     name = recipe.model.get("like") or re.sub(r" truncated.*", "", row["model"])
-    layers = recipe.model.get("layers") or whole(row, "layers")
+    stated = re.search(r"truncated to (\d+)", row["model"])
+    layers = whole(row, "layers") or (int(stated[1]) if stated else None)
     columns = {
         "hidden_size": whole(row, "hidden"), "num_attention_heads": whole(row, "heads"), "intermediate_size": whole(row, "ffn"),
         "vocab_size": whole(row, "vocab"), "num_hidden_layers": layers, "num_key_value_heads": whole(row, "kv_heads"),
@@ -200,6 +165,12 @@ def model_of(row: Mapping[str, str], recipe: Recipe) -> ModelShape:
     )
     if complete and not model.is_moe and not same_width:
         return resolve({"model_type": "llama", **{k: v for k, v in columns.items() if v}}, name=name)
+    if layers and layers > len(model.layers):
+        raise Unanswerable(f"layers {layers}: {model.name} has {len(model.layers)}")
+    if columns["hidden_size"] not in (None, model.hidden):
+        raise Unanswerable(
+            f"hidden {columns['hidden_size']}: {model.name} has {model.hidden}, and other dimensions are not stated"
+        )
     if layers and layers != len(model.layers):
         model = cut(model, layers, recipe.model.get("dense_layers"))
     if columns["vocab_size"] and columns["vocab_size"] != model.vocab:
@@ -222,29 +193,29 @@ def with_table_slots(layers: int, chunks: int) -> tuple[int, ...] | None:
     return (slots - 1, *[slots] * (chunks - 2), slots - 1)
 
 
-def layout_of(row: Mapping[str, str], recipe: Recipe, layers: int = 0) -> Layout:
-    """The layout of a row: its columns, with what its recipe adds."""
+def layout_of(row: Mapping[str, str], recipe: Recipe, model: ModelShape) -> Layout:
+    """The layout of a row: what it states, and what its recipe adds where it states nothing."""
     gpus = whole(row, "gpus") or 1
     tp, pp, cp = (whole(row, c) or 1 for c in ("tp", "pp", "cp"))
-    dp = whole(row, "dp") or max(1, gpus // (tp * pp * cp))
+    if gpus % (tp * pp * cp):
+        raise Unanswerable(f"gpus {gpus} is no multiple of tp {tp} x pp {pp} x cp {cp}")
+    dp = gpus // (tp * pp * cp)
+    told = whole(row, "dp")
     text = row.get("zero_or_fsdp", "")
+    extra = dict(recipe.layout)
+    fills = extra.pop("fill", None) == "cp" and not row.get("cp")
+    if told is not None and told != dp and not fills:
+        raise Unanswerable(f"gpus {gpus} is not dp {told} x tp {tp} x pp {pp} x cp {cp}")
     settings: dict[str, Any] = {
         "dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": whole(row, "ep") or 1, "vpp": whole(row, "vpp") or 1,
-        "micro_batch": _micro_batch(row, dp), "recompute": _recompute(row.get("recompute", "")),
+        "micro_batch": _shared_batch(row, dp), "recompute": "none",
     }  # fmt: skip
-    if re.search(r"GRAD_OP|ZeRO-2", text):
-        settings["sharding"] = "zero2"
-    elif re.search(r"FSDP|FULL_SHARD|ZeRO-3", text):
-        settings["sharding"] = "zero3"
-    elif re.search(r"ZeRO|distributed optimizer", text):
-        settings["sharding"] = "zero1"
-    inner = re.search(r"FSDP (\d+)(?:x(\d+))?", text)
+    inner = re.search(r"FSDP (\d+)(?:x(\d+))?", text, re.IGNORECASE)
     if inner:
         degree = int(inner[1]) * int(inner[2] or 1)
         if dp * cp % degree == 0:
             settings["shard_degree"] = degree
-    extra = dict(recipe.layout)
-    if extra.pop("fill", None) == "cp" and not row.get("cp"):
+    if fills:
         # Packed batches of one sequence per replica: what the batch does not use splits the sequence.
         batch = whole(row, "global_batch") or 1
         if gpus % batch == 0 and gpus > batch:
@@ -254,52 +225,57 @@ def layout_of(row: Mapping[str, str], recipe: Recipe, layers: int = 0) -> Layout
         settings["ep"] = int(spread[1])
     slots = extra.pop("table_slots", False)
     settings |= extra
-    if slots and layers:
-        settings["stage_layers"] = with_table_slots(layers, settings["pp"] * settings["vpp"])
+    stated = {
+        "micro_batch": whole(row, "micro_batch"),
+        "recompute": cells.recompute(row.get("recompute", "")),
+        "sharding": cells.sharding(text),
+    }
+    settings |= {name: value for name, value in stated.items() if value is not None}
+    if slots:
+        settings["stage_layers"] = with_table_slots(len(model.layers), settings["pp"] * settings["vpp"])
     if settings["pp"] == 1:
         settings["vpp"] = 1
-    if settings["ep"] > 1 and (dp * cp * tp) % settings["ep"]:
-        settings["ep"] = 1
+    ranks = settings["dp"] * settings["cp"] * tp
+    if settings["ep"] > 1 and (ranks % settings["ep"] or not model.is_moe):
+        raise Unanswerable(
+            f"ep {settings['ep']} does not divide dp x cp x tp = {ranks}, or the model has no experts"
+        )
     return Layout(**settings)
 
 
-def _micro_batch(row: Mapping[str, str], dp: int) -> int:
-    stated = whole(row, "micro_batch")
-    if stated:
-        return stated
+def _shared_batch(row: Mapping[str, str], dp: int) -> int:
+    """Sequences of one micro-batch where only the global batch is stated."""
     batch = whole(row, "global_batch")
     return max(1, batch // dp) if batch and batch <= dp * 64 else 1
 
 
-def _recompute(text: str) -> str:
-    for kind in ("full", "selective"):
-        if text.startswith(kind):
-            return kind
-    return "none"
-
-
 def job_of(row: Mapping[str, str], recipe: Recipe, layout: Layout) -> TrainingJob:
-    """The job of a row: its columns, with what its recipe adds. A sequence length is needed."""
-    task = row.get("task", "")
-    settings: dict[str, Any] = {
-        "method": "lora"
-        if task == "lora" or task.startswith("peft:")
-        else "qlora"
-        if task == "qlora"
-        else "full"
-    }
-    precision = row.get("precision", "")
-    if "fp32" in precision and "bf16" not in precision:
-        settings["precision"] = "fp32"
-    if re.match(r"(pure )?bf16 \(params", precision):
-        settings["precision"] = "bf16"
+    """The job of a row: what it states, and what its recipe adds. A sequence length and a task are needed."""
+    task, told = row.get("task", ""), cells.precision(row.get("precision", ""))
+    settings: dict[str, Any] = {}
+    if told in ("fp32", "pure-bf16"):
+        settings["precision"] = {"fp32": "fp32", "pure-bf16": "bf16"}[told]
     batch, micro = whole(row, "global_batch"), layout.micro_batch
     if batch:
         settings["accumulation"] = max(1, batch // (layout.dp * micro))
     settings |= recipe.job
+    if task:
+        named = "lora" if task.startswith("peft:") else task
+        if not (named == "lora" and settings.get("method") == "dora"):  # the file says which adapter
+            settings["method"] = named if named in ("lora", "qlora", "dora") else "full"
+    elif "method" not in settings:
+        raise Unanswerable("the task is not stated")
+    _state_precision(settings, told, row.get("precision", ""))
+    optimizer = cells.optimizer(row.get("optimizer", ""))
+    if optimizer is not None:
+        settings["optimizer"] = optimizer
     length = whole(row, "seq_len")
-    if length and settings.get("batching", "packed") == "packed":
-        settings["sequence_length"] = length
+    if length is not None:
+        # Where samples differ the row states their limit, and a declared constant the longest.
+        packed = settings.get("batching", "packed") == "packed"
+        settings["sequence_length"] = (
+            length if packed else min(length, settings.get("sequence_length", length))
+        )
     if "sequence_length" not in settings:
         raise Unanswerable("the sequence length is not stated")
     lora = dict(settings.pop("lora", {}))
@@ -308,9 +284,28 @@ def job_of(row: Mapping[str, str], recipe: Recipe, layout: Layout) -> TrainingJo
         lora["parameters"] = int(trainable[1])
     if "targets" in lora:
         lora["targets"] = tuple(lora["targets"])
+    if re.search(r"offload", row.get("zero_or_fsdp", ""), re.IGNORECASE) and "offload" not in settings:
+        settings["offload"] = ("parameters", "optimizer")
     if "offload" in settings:
         settings["offload"] = tuple(settings["offload"])
     if layout.pp > 1 and "accumulation" not in settings:
         settings["accumulation"] = layout.pp
     known = {f.name for f in fields(TrainingJob)}
     return TrainingJob(lora=Lora(**lora), **{k: v for k, v in settings.items() if k in known})
+
+
+def _state_precision(settings: dict[str, Any], told: str | None, text: str) -> None:
+    """What a row says of its precision, over what its recipe says."""
+    recipe = str(settings.get("precision", "mixed"))
+    if told == "fp32" and recipe not in ("fp32-sharded",):
+        settings["precision"] = "fp32"
+    elif told == "fp8" and not recipe.startswith("fp8"):
+        settings["precision"] = FP8_OF.get(recipe, "fp8")
+    base = cells.base_format(text)
+    if (
+        base is not None
+        and settings["method"] in ("lora", "qlora", "dora")
+        and "base" not in settings
+        and base != "fp8"
+    ):
+        settings["base"] = base

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import tomllib
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ def read_rows(path: Path, needed: tuple[str, ...] = ("id",)) -> list[Row]:
         raise InputError(f"Cannot read {path}: {error.strerror}.") from None
     csv.field_size_limit(1_000_000)
     try:
-        reader = csv.DictReader(text.splitlines(), strict=True)
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
         header = reader.fieldnames or []
         missing = [name for name in needed if name not in header]
         if missing:
@@ -43,12 +44,12 @@ def read_rows(path: Path, needed: tuple[str, ...] = ("id",)) -> list[Row]:
                 hint=f"it has {known or 'no header'}; see validation/README.md",
             )
         rows, problems = [], []
-        for number, raw in enumerate(reader, start=2):
+        for raw in reader:
             if None in raw or None in raw.values():
                 problems.append(
                     Problem(
                         path="",
-                        line=number,
+                        line=reader.line_num,
                         file=str(path),
                         message="has another number of columns than the header",
                     )
@@ -80,7 +81,9 @@ def _recipes() -> list[dict[str, Any]]:
     text = resources.files("outgrow.validation").joinpath("recipes.toml").read_text(encoding="utf-8")
     recipes: list[dict[str, Any]] = tomllib.loads(text)["recipe"]
     for recipe in recipes:
-        recipe["match"] = {column: re.compile(pattern) for column, pattern in recipe["match"].items()}
+        recipe["match"] = {
+            column: re.compile(pattern, re.IGNORECASE) for column, pattern in recipe["match"].items()
+        }
     return recipes
 
 
@@ -93,18 +96,3 @@ def recipe_for(row: Mapping[str, str]) -> Recipe:
                 getattr(result, part).update(recipe.get(part, {}))
             result.sources.append(recipe["source"])
     return result
-
-
-def number(row: Mapping[str, str], column: str) -> float | None:
-    """A number of a row, or None where the cell is empty or is not one."""
-    try:
-        value = float(row.get(column, ""))
-    except ValueError:
-        return None
-    return value if abs(value) < 1e18 and value == value else None  # noqa: PLR0124 (NaN)
-
-
-def whole(row: Mapping[str, str], column: str) -> int | None:
-    """A positive whole number of a row, or None."""
-    value = number(row, column)
-    return int(value) if value is not None and value >= 1 and value == int(value) else None

@@ -15,7 +15,8 @@ class Outcome:
     id: str
     quantity: str
     predicted: float | None
-    measured: float
+    measured: float | None
+    """None where the measurement itself cannot be read."""
     low: float | None = None
     high: float | None = None
     reason: str = ""
@@ -33,7 +34,13 @@ class Outcome:
     @property
     def covered(self) -> bool | None:
         """Whether the measurement lies in the stated interval."""
-        if self.predicted is None or self.low is None or self.high is None or self.quantity == "fits":
+        if (
+            self.predicted is None
+            or self.measured is None
+            or self.low is None
+            or self.high is None
+            or self.quantity == "fits"
+        ):
             return None
         return self.low <= self.measured <= self.high
 
