@@ -29,7 +29,7 @@ DOORS: dict[str, tuple[Callable[[], Result[object]], str]] = {
     ),
     "fit a file": (lambda: outgrow.fit(SFT, on="examples/cluster-hgx.yaml"), f"fit {SFT} --on examples/cluster-hgx.yaml"),
     "decide": (lambda: outgrow.decide(CHAT), f"decide {CHAT}"),
-    "decide on": (lambda: outgrow.decide(SFT, on="h200-sxm", overrides=["budget.deadline=2 days"]), f"decide {SFT} --on h200-sxm --set budget.deadline=2days"),
+    "decide on": (lambda: outgrow.decide(SFT, on="h200-sxm", overrides=["budget.deadline=2days"]), f"decide {SFT} --on h200-sxm --set budget.deadline=2days"),
     "decide a name": (lambda: outgrow.decide("qwen3-32b", job="qlora"), "decide qwen3-32b --for qlora"),
     "table": (outgrow.memory_table, "fit --table"),
     "table of one": (lambda: outgrow.memory_table(["qwen3-8b"], on="mi300x"), "fit qwen3-8b --table --on mi300x"),

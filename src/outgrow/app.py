@@ -17,7 +17,7 @@ from outgrow.decision.verdict import Verdict
 from outgrow.decision.verdict import decide as judge
 from outgrow.errors import InputError, MissingError, Problem, UnknownNameError, all_of
 from outgrow.evidence import Assumption, Finding, Source
-from outgrow.layout import Layout
+from outgrow.layout import Layout, replica_layout
 from outgrow.planning.usual import serving_split, training_layout, with_accumulation
 from outgrow.report.result import Result
 from outgrow.workload.model import ModelShape
@@ -157,19 +157,22 @@ def fit(
     notes = [*assumed, *target.assumed]
     if workload.training is not None:
         layout, more = training_layout(workload.training, workload.layout, target.gpus)
-        training = with_accumulation(workload.training, layout)
+        asked = workload.training
+        if any(a.name == "training.global_batch" for a in assumed):
+            step = layout.dp * layout.micro_batch
+            asked = replace(asked, global_batch=-(-asked.global_batch // step) * step)
+            workload = replace(workload, training=asked)
+        training = with_accumulation(asked, layout)
         answer = fit_training(
             model,
             training,
             layout,
             device,
-            global_batch=workload.training.global_batch
-            if layout.dp * layout.micro_batch <= workload.training.global_batch
-            else None,
+            global_batch=asked.global_batch,
         )
         _enough_gpus(layout.gpus, target, layout, answer)
         workload = replace(workload, training=training)
-        notes += [*more, *_training_notes(workload)]
+        notes += [*more, *_training_notes(workload, assumed)]
     else:
         assert workload.serving is not None  # noqa: S101 (Workload holds exactly one)
         serving, more = serving_split(
@@ -179,16 +182,10 @@ def fit(
             gpus_per_node=target.gpus_per_node,
             device_bytes=device.torch_memory.value,
         )
-        layout = Layout(
-            dp=max(1, serving.ep // serving.tp),
-            tp=serving.tp,
-            pp=serving.pp,
-            ep=serving.ep,
-            sequence_parallel=False,
-        )
+        layout = replica_layout(serving)
         workload = replace(workload, serving=serving)
         answer = fit_serving(model, serving, device)
-        _enough_gpus(serving.tp * serving.pp * serving.replicas, target, serving, answer)
+        _enough_gpus(serving.gpus * serving.replicas, target, serving, answer)
         notes += more
         if takes_fp16(model, serving, device):
             notes.append(Assumption(name="serving.weights", value="fp16", why=f"{device.title} has no bf16"))
@@ -206,7 +203,10 @@ def _enough_gpus(needed: int, target: Cluster, layout: Layout | ServingJob, answ
     if isinstance(layout, Layout):
         path, parts = "layout", f"dp {layout.dp} x tp {layout.tp} x pp {layout.pp} x cp {layout.cp}"
     else:
-        path, parts = "serving", f"tp {layout.tp} x pp {layout.pp} x replicas {layout.replicas}"
+        path, parts = (
+            "serving",
+            f"max(tp {layout.tp}, ep {layout.ep}) x pp {layout.pp} x replicas {layout.replicas}",
+        )
     problem = Problem(
         path=path,
         message=f"needs {needed} GPUs ({parts}) and there are {target.gpus}",
@@ -220,22 +220,46 @@ def _enough_gpus(needed: int, target: Cluster, layout: Layout | ServingJob, answ
     raise InputError("The layout does not fit the machines.", problems=[problem, *others])
 
 
-def _training_notes(workload: Workload) -> list[Assumption]:
+def _within_context(workload: Workload, model: ModelShape) -> None:
+    """Refuse traffic whose requests are longer than the engine, or the model, takes."""
+    serving = workload.serving
+    if serving is None or serving.traffic is None:
+        return
+    longest = serving.traffic.input_tokens + serving.traffic.output_tokens
+    for limit, what in (
+        (serving.max_model_len, "serving.max_model_len"),
+        (model.max_positions, f"the context of {model.name}"),
+    ):
+        if limit is not None and longest > limit:
+            problem = Problem(
+                path="serving.traffic", message=f"a request of input_tokens + output_tokens = {longest:,} is longer than {what}, {limit:,}"
+            )  # fmt: skip
+            raise InputError("The traffic does not fit the engine.", problems=[problem])
+
+
+def _training_notes(workload: Workload, assumed: Sequence[Assumption]) -> list[Assumption]:
+    """Why the defaults that mattered are what they are."""
     job = workload.training
     if job is None:
         return []
-    regime = job.regime
-    return [
-        Assumption(name="training.precision", value=job.precision, why=regime.meaning),
+    missing = {a.name for a in assumed}
+    notes = (
+        Assumption(name="training.precision", value=job.precision, why=job.regime.meaning),
         Assumption(
             name="training.sequence_length",
             value=f"{job.sequence_length:,}",
             why="the longest sample sets the peak",
         ),
         Assumption(
-            name="training.kernels", value=job.kernels, why="what the framework keeps for the backward pass"
+            name="training.global_batch",
+            value=f"{job.global_batch:,}",
+            why="a whole number of micro-batches on every replica",
         ),
-    ]
+    )
+    kernels = Assumption(
+        name="training.kernels", value=job.kernels, why="what the framework keeps for the backward pass"
+    )
+    return [*(n for n in notes if n.name in missing), *([kernels] if job.kernels == "eager" else [])]
 
 
 def _inputs(workload: Workload, model: ModelShape, cluster: Cluster) -> dict[str, Any]:
@@ -250,10 +274,7 @@ def _inputs(workload: Workload, model: ModelShape, cluster: Cluster) -> dict[str
 def _after_fit(what: str, on: str, value: FitAnswer, overrides: Sequence[str]) -> str:
     """The next command, whole: with everything that was set, and with the first lever where it does not fit."""
     is_file = what.endswith((".yaml", ".yml"))
-    training = value.workload.training
-    job: str = "serving" if training is None else training.method
-    if training is not None and job not in JOB_KINDS:
-        job = "training"
+    job = _job_kind(value.workload)
     verb, setting = "decide", ""
     if not value.fit.fits and value.fit.levers:
         first = next((lever for lever in value.fit.levers if lever.then_fits), value.fit.levers[0])
@@ -262,13 +283,27 @@ def _after_fit(what: str, on: str, value: FitAnswer, overrides: Sequence[str]) -
             on = f"{first.gpus}x{value.cluster.device.name}"
         if setting.startswith("training.method=") and not is_file:
             job, setting = setting.split("=")[1], ""
-    key = setting.split("=")[0]
+    return _command(verb, what, on, job, overrides, (setting,) if setting else ())
+
+
+def _command(
+    verb: str, what: str, on: str, job: str, overrides: Sequence[str], settings: Sequence[str]
+) -> str:
+    """A command that can be pasted: what was set before, unless one of the new settings replaces it."""
+    replaced = {setting.split("=")[0] for setting in settings}
     words = ["outgrow", verb, what, "--on", on]
-    if job != "serving" and not is_file:
+    if job != "serving" and not what.endswith((".yaml", ".yml")):
         words += ["--for", job]
-    for text in (*(o for o in overrides if o.split("=")[0].strip() != key), setting):
-        words += ["--set", text] if text else []
+    for text in (*(o for o in overrides if o.split("=")[0].strip() not in replaced), *settings):
+        words += ["--set", text]
     return shlex.join(words)
+
+
+def _job_kind(workload: Workload) -> str:
+    """What --for says for a workload."""
+    if workload.training is None:
+        return "serving"
+    return workload.training.method if workload.training.method in JOB_KINDS else "training"
 
 
 def decide(
@@ -290,27 +325,28 @@ def decide(
                 name="one node", value=target.node.title, why=f"what {target.device.title} usually comes in"
             )
         )
+    _within_context(workload, model)
     layout = Layout()
     if workload.training is not None:
         layout, more = training_layout(workload.training, workload.layout, 1)
-        notes += [*(a for a in more if a.name != "layout.micro_batch"), *_training_notes(workload)]
-    verdict = judge(workload, model, target, layout)
+        notes += [*(a for a in more if a.name != "layout.micro_batch"), *_training_notes(workload, assumed)]
+    free = any(a.name == "training.global_batch" for a in assumed)
+    verdict = judge(workload, model, target, layout, batch_is_free=free)
     value = DecideAnswer(model=model, cluster=target, workload=workload, verdict=verdict)
     findings = tuple(
         Finding(severity="info", code="rule-of-thumb", message=a.rule_of_thumb)
         for a in verdict.answers
         if a.rule_of_thumb
     )
-    count = verdict.gpus if verdict.gpus <= target.gpus_per_node else verdict.nodes
-    where = (
-        f"{count}x{target.device.name}"
-        if verdict.gpus <= target.gpus_per_node
-        else f"{count}x{target.node.name}"
-    )
-    where = target.device.name if verdict.gpus == 1 else where
+    if verdict.gpus == 1:
+        where = target.device.name
+    elif verdict.gpus <= target.gpus_per_node:
+        where = f"{verdict.gpus}x{target.device.name}"
+    else:
+        where = f"{-(-verdict.gpus // target.gpus_per_node)}x{target.node.name}"
     return Result(
         kind="decide", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=findings,
-        sources=_sources(model, target), next=shlex.join(["outgrow", "fit", what, "--on", where]),
+        sources=_sources(model, target), next=_command("fit", what, where, _job_kind(workload), overrides, verdict.settings),
     )  # fmt: skip
 
 

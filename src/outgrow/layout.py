@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outgrow.errors import LayoutError, Problem
+from outgrow.workload.serving import ServingJob
 
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
 Recompute = Literal["none", "selective", "full"]
@@ -198,3 +199,13 @@ def nearest(value: int, legal: list[int]) -> str:
     below = [d for d in legal if d <= value]
     above = [d for d in legal if d >= value]
     return " or ".join(dict.fromkeys(str(d) for d in (*below[-1:], *above[:1]))) or "none"
+
+
+def replica_layout(job: ServingJob) -> Layout:
+    """Where the parts of one serving replica lie.
+
+    With fewer expert ranks than tensor ranks each expert is split as well, so that the experts take 1/tp of their
+    size on each GPU however they are spread; with more, attention is data-parallel over the rest.
+    """
+    ep = job.ep if job.ep >= job.tp else 1
+    return Layout(dp=max(1, ep // job.tp), tp=job.tp, pp=job.pp, ep=ep, sequence_parallel=False)

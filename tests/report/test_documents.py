@@ -173,6 +173,7 @@ def test_the_envelope(argv: str) -> None:
         "result",
         "findings",
         "sources",
+        "next",
     ]
     names = [a["name"] for a in document["assumed"]]
     assert len(names) == len(set(names)), "an assumption is told once"

@@ -35,6 +35,8 @@ class Answer:
     """What guides say here, where the numbers say otherwise."""
     confidence: Confidence = "medium"
     applies: bool = True
+    impossible: bool = False
+    """No number of GPUs of this kind satisfies it as it is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

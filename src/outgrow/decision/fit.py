@@ -9,7 +9,7 @@ from typing import Literal
 from outgrow.cluster.device import Device
 from outgrow.decision.levers import SHORT_REQUEST, Lever, serving_levers, training_levers
 from outgrow.evidence import Quantity
-from outgrow.layout import Layout
+from outgrow.layout import Layout, replica_layout
 from outgrow.physics.memory.overhead import INTERVALS
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.terms import Breakdown, Term
@@ -177,7 +177,7 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
         return serving_memory(model, candidate, device_bytes=capacity.value, is_a100=is_a100)
 
     answer = memory(job)
-    layout = Layout(dp=max(1, job.ep // job.tp), tp=job.tp, pp=job.pp, ep=job.ep, sequence_parallel=False)
+    layout = replica_layout(job)
     form = answer.weight_format
     found = violations(
         model, layout, device=device, form=form, bf16=takes_fp16(model, job, device), uneven_stages=True

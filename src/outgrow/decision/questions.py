@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from outgrow.cluster.cluster import Cluster
 from outgrow.decision.answers import Answer, scale_of
-from outgrow.decision.sizing import Placement, Replica
+from outgrow.decision.sizing import TARGET_UTILISATION, InTime, Placement, Replica, context_needed
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout
 from outgrow.physics.compute import Band, training_tokens_per_second
@@ -20,6 +21,8 @@ GPU_HOURS_BETWEEN_FAILURES = Quantity(
     value=50_000, unit="GPU-hour", low=20_000, high=100_000,
     source="419 unexpected interruptions of 16,384 GPUs in 54 days (arXiv 2407.21783, table 5)",
 )  # fmt: skip
+WITHOUT_MAINTENANCE = 0.995
+"""Availability that one replica can promise with updates and maintenance: an estimate, four hours a month."""
 HOURS_PER_YEAR = 8766.0
 HOURS_PER_WEEK = 168.0
 PLANNED_SHARE = 0.7
@@ -32,8 +35,11 @@ class Sizes:
 
     placement: Placement | None = None
     """Fewest GPUs on which training fits."""
-    in_time: tuple[int, Band] | None = None
+    in_time: InTime | None = None
+    narrowest: Replica | None = None
+    """The replica of fewest GPUs that starts."""
     replica: Replica | None = None
+    """The one with which the traffic takes the fewest GPUs in all."""
     replicas: tuple[int, int, int] | None = None
 
 
@@ -53,9 +59,9 @@ def fits(workload: Workload, model: ModelShape, cluster: Cluster, sizes: Sizes) 
                 question="fits",
                 title=title,
                 scale="cluster",
-                gpus=2 * cluster.gpus_per_node,
-                text="no: no sharded layout up to 65,536 GPUs fits; shorten the sequence or split it (cp, tp)",
-                how="memory of every rank, all states sharded",
+                text="no: no layout fits, over any number of replicas that the batch allows; recompute, shorten or split the sequence (cp), or split the model (tp, pp)",
+                how="memory of every rank, all states sharded, over tp of one machine",
+                impossible=True,
             )
         band = INTERVALS["allocated"]
         need = Quantity(
@@ -74,23 +80,26 @@ def fits(workload: Workload, model: ModelShape, cluster: Cluster, sizes: Sizes) 
             how=f"memory of the worst rank with {place.layout}", quantities=(("needed_bytes", need),),
             rule_of_thumb=_training_thumb(model, workload.training), confidence="medium" if tight else "high",
         )  # fmt: skip
-    found = sizes.replica
+    found = sizes.narrowest
     if found is None:
         return Answer(
             question="fits",
             title=title,
             scale="cluster",
-            gpus=2 * cluster.gpus_per_node,
-            text=f"no: the weights do not fit one node of {cluster.gpus_per_node} × {device.title}; split over nodes by pipeline stages or quantise",
+            text=f"no: the engine starts on no replica of {device.title}, in one machine or in stages over several; quantise, shorten the context, or take larger GPUs",
             how="weights, engine budget and one request's cache",
+            impossible=True,
         )
     weights = found.memory.weights_bytes
-    text = f"{'yes' if found.tp == 1 else 'no'}: {format_bytes(weights)} of weights per GPU on {found.tp} × {device.title}, room for {found.memory.cache_tokens:,} tokens of cache"
+    width = f"{found.gpus} × {device.title}" + (f" in {found.pp} stages" if found.pp > 1 else "")
+    context = context_needed(model, workload.serving) if workload.serving else 0
+    text = f"{'yes' if found.gpus == 1 else 'no'}: {format_bytes(weights)} of weights per GPU on {width}, room for {found.memory.cache_tokens:,} tokens of cache, requests of up to {context:,}"
+    slack = found.memory.uncertainty_bytes
     return Answer(
-        question="fits", title=title, scale=scale_of(found.tp, cluster.gpus_per_node), gpus=found.tp, text=text,
+        question="fits", title=title, scale=scale_of(found.gpus, cluster.gpus_per_node), gpus=found.gpus, text=text,
         how=f"budget of {workload.serving.engine if workload.serving else 'the engine'}, line by line", confidence="high",
-        rule_of_thumb="guides say that 70B needs a cluster: in 8 bits it serves from one 80 GB GPU" if 60e9 < model.parameters < 80e9 and found.tp == 1 else "",
-        quantities=(("weights_bytes", Quantity(value=weights, unit="byte", low=weights * 0.98, high=weights * 1.03, source="parameters x format")),),
+        rule_of_thumb="guides say that 70B needs a cluster: in 8 bits it serves from one 80 GB GPU" if 60e9 < model.parameters < 80e9 and found.gpus == 1 else "",
+        quantities=(("weights_bytes", Quantity(value=weights, unit="byte", low=weights - slack, high=weights + slack, source="parameters x format; error of published ledgers")),),
     )  # fmt: skip
 
 
@@ -170,7 +179,7 @@ def fast_enough(workload: Workload, model: ModelShape, cluster: Cluster, sizes: 
     needed = sizes.in_time
     if needed is None:
         return None
-    count = max(needed[0], gpus)
+    count = max(needed.gpus, gpus)
     rate = training_tokens_per_second(model, job, cluster.device, count) or one
     run = Quantity(
         value=job.tokens / rate.value,
@@ -181,9 +190,11 @@ def fast_enough(workload: Workload, model: ModelShape, cluster: Cluster, sizes: 
     )
     alone = job.tokens / one.value
     verb = "yes on one" if count == 1 else "no" if gpus == 1 else "not on one"
+    if needed.limited_by_batch:
+        verb = f"no: a global batch of {job.global_batch:,} keeps no more than {count} GPUs busy"
     text = f"{verb}: {format_seconds(alone)} on one GPU, {format_seconds(run.value)} on {count} ({format_seconds(run.low)} to {format_seconds(run.high)}); wanted in {format_seconds(deadline)}"
     return Answer(
-        question="fast-enough", title=title, scale=scale_of(count, cluster.gpus_per_node), gpus=count, text=text, how=f"{rate.source}; communication between GPUs not yet counted",
+        question="fast-enough", title=title, scale=scale_of(count, cluster.gpus_per_node), gpus=count, text=text, how=f"{rate.source}; communication between GPUs is inside of that band, for the machines that it was measured on", impossible=needed.limited_by_batch,
         quantities=(("run_seconds", run), ("single_gpu_seconds", Quantity.exact(alone, "s", one.source))), confidence="medium" if run.high <= deadline else "low",
     )  # fmt: skip
 
@@ -194,7 +205,7 @@ def traffic(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer | None
     if job is None:
         return None
     title = "can it carry the traffic"
-    if job.traffic is None or job.traffic.requests_per_second is None:
+    if job.traffic is None or (job.traffic.requests_per_second is None and job.traffic.concurrency is None):
         return Answer(
             question="traffic",
             title=title,
@@ -209,18 +220,25 @@ def traffic(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer | None
             question="traffic",
             title=title,
             scale="cluster",
-            gpus=2 * cluster.gpus_per_node,
-            text="no: the model does not start on one node",
+            text="no: the model does not start",
             how="engine budget",
+            impossible=True,
         )
-    rate = job.traffic.requests_per_second
+    asked = job.traffic
     low, expected, high = counts
-    gpus = expected * found.tp
+    gpus = expected * found.gpus
     per = _quantity(found.saturation, "1/s")
-    text = f"{'yes on one' if gpus == 1 else 'no'}: {rate:g}/s (peak ×{job.traffic.peak_factor:g}); one replica saturates near {per.value:.3g}/s ({per.low:.2g} to {per.high:.2g}): {expected} replica{'s' if expected > 1 else ''} of {found.tp} GPU ({low} to {high})"
+    if asked.requests_per_second is None:
+        load = f"{asked.concurrency or 1:,} at once (peak ×{asked.peak_factor:g}); one replica holds {found.concurrency:,.0f}"
+    else:
+        peak = asked.requests_per_second * asked.peak_factor
+        planned = per.value * TARGET_UTILISATION
+        load = f"{peak:,.4g}/s at the peak; one replica carries {planned:,.3g}/s ({format_percent(TARGET_UTILISATION, digits=0)} of the {per.value:,.3g}/s at which it saturates, {per.low:,.3g} to {per.high:,.3g})"
+    size = f"{found.gpus} GPU{'s' if found.gpus > 1 else ''}"
+    text = f"{'yes on one' if gpus == 1 else 'no'}: {load}: {expected} replica{'s' if expected > 1 else ''} of {size} ({low} to {high})"
     return Answer(
         question="traffic", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text,
-        how=f"Little's law on a roofline step at {found.concurrency:,.0f} requests in flight, planned at {format_percent(PLANNED_SHARE, digits=0)} of saturation; no queueing simulation yet",
+        how=f"Little's law on a roofline step at {found.concurrency:,.0f} requests in flight; a closed form, not a simulation of the queue",
         quantities=(("saturation_per_second", per),), confidence="medium" if low == high else "low",
     )  # fmt: skip
 
@@ -239,21 +257,17 @@ def latency(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer | None
     if job.targets.tpot_seconds is not None:
         misses += step.value > job.targets.tpot_seconds
         parts.append(
-            f"{format_seconds(step.value)} per token at full cache ({format_seconds(step.low)} to {format_seconds(step.high)}), wanted {format_seconds(job.targets.tpot_seconds)}"
+            f"{format_seconds(step.value)} per token with {found.concurrency:,.0f} in flight ({format_seconds(step.low)} to {format_seconds(step.high)}), wanted {format_seconds(job.targets.tpot_seconds)}"
         )
     if job.targets.ttft_seconds is not None:
         misses += prefill.value > job.targets.ttft_seconds
         parts.append(
             f"prompt read in {format_seconds(prefill.value)} before any queue, wanted {format_seconds(job.targets.ttft_seconds)}"
         )
-    gpus = found.tp if not misses else min(cluster.gpus_per_node, 2 * found.tp)
-    text = (
-        ("yes: " if not misses else f"no on {found.tp}: ")
-        + "; ".join(parts)
-        + ("" if not misses else "; fewer requests at once, or wider tensor parallelism inside of a node")
-    )
+    text = ("yes: " if not misses else f"no, on no number of {cluster.device.title}: ") + "; ".join(parts)
     return Answer(
-        question="latency", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text, how="roofline of one decode step and one prefill",
+        question="latency", title=title, scale=scale_of(found.gpus, cluster.gpus_per_node), gpus=found.gpus, text=text, impossible=bool(misses),
+        how="roofline of one decode step and one prefill, over every legal width of one machine",
         quantities=(("tpot_seconds", _quantity(step, "s")), ("prefill_seconds", _quantity(prefill, "s"))), confidence="low",
     )  # fmt: skip
 
@@ -280,16 +294,19 @@ def sharing(workload: Workload, cluster: Cluster) -> Answer:
     needed = max(
         1,
         floor,
-        -(-int(busy * 100) // 100),
+        math.ceil(busy),
         reserved + max((t.gpus for t in teams if not t.production), default=0) if production else 0,
     )
-    isolated = [t.name for t in teams if t.isolated]
-    text = f"{len(teams)} teams use {hours:,.0f} GPU-hours a week: {needed} GPUs keep waiting low"
+    isolated = [t for t in teams if t.isolated]
+    per_node = cluster.gpus_per_node
+    apart = sum(-(-t.gpus // per_node) * per_node for t in isolated)
+    together = [t for t in teams if not t.isolated]
+    text = f"{len(teams)} teams use {hours:,.0f} GPU-hours a week: {needed} GPU{'s keep' if needed > 1 else ' keeps'} waiting low"
     if production and len(production) < len(teams):
         text += f", {reserved} of them held for production"
     if isolated:
-        text += f"; {', '.join(isolated)} may not share a machine"
-    gpus = max(needed, cluster.gpus_per_node * len(isolated) + 1 if isolated else needed)
+        text += f"; {', '.join(t.name for t in isolated)} may not share a machine: {apart} GPUs in machines of their own"
+    gpus = max(needed, apart + max((t.gpus for t in together), default=0) if isolated else needed)
     return Answer(
         question="sharing", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text, private=bool(isolated),
         how=f"GPU-hours over a week of 168 hours at {format_percent(PLANNED_SHARE, digits=0)} use; production and isolated teams apart", confidence="medium",
@@ -301,7 +318,7 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
     title = "may it go down"
     target = workload.availability.target
     need = (
-        sizes.replica.tp
+        sizes.replica.gpus
         if sizes.replica is not None
         else sizes.placement.gpus
         if sizes.placement is not None
@@ -330,18 +347,20 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
         high=1 - need * reload / mean.high,
         source=mean.source,
     )
-    maintenance = target > 0.995
-    if alone >= target and not maintenance and count == 1:
+    maintenance = target > WITHOUT_MAINTENANCE
+    if alone >= target and not maintenance:
         return Answer(
             question="downtime",
             title=title,
-            scale=scale_of(need, cluster.gpus_per_node),
-            gpus=need,
+            scale=scale_of(need * count, cluster.gpus_per_node),
+            gpus=need * count,
             text=f"yes: one replica answers {format_percent(alone, digits=3)} of the time, {format_percent(target, digits=2)} is wanted",
             how=mean.source,
             quantities=(("availability", share),),
         )
-    gpus = (count + 1) * need
+    # What goes down together is one machine: with several machines full of replicas, all of those in one.
+    spare = max(1, cluster.gpus_per_node // need) if need * count > cluster.gpus_per_node else 1
+    gpus = (count + spare) * need
     why = (
         "updates and maintenance alone take one replica out for longer than that"
         if alone >= target
@@ -349,7 +368,7 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
     )
     return Answer(
         question="downtime", title=title, scale="cluster", gpus=gpus,
-        text=f"no on {count * need}: {format_percent(target, digits=2)} is wanted; {why}: {count} + 1 replicas, {gpus} GPUs, on machines that fail apart",
+        text=f"no on {count * need}: {format_percent(target, digits=2)} is wanted; {why}: {count} + {spare} replicas, {gpus} GPUs, on machines that fail apart",
         how=f"{mean.value:,.0f} GPU-hours between failures, {workload.availability.reload_seconds:g} s until a replacement serves; {mean.source}",
         quantities=(("availability_of_one", share),), confidence="medium",
     )  # fmt: skip
@@ -360,12 +379,12 @@ def _interrupted(workload: Workload, sizes: Sizes) -> Answer:
     mean = GPU_HOURS_BETWEEN_FAILURES
     gpus = max(
         sizes.placement.gpus if sizes.placement is not None else 1,
-        sizes.in_time[0] if sizes.in_time is not None else 1,
+        sizes.in_time.gpus if sizes.in_time is not None else 1,
     )
     hours = 0.0
     job = workload.training
     if job is not None and job.tokens is not None and sizes.in_time is not None:
-        hours = job.tokens / sizes.in_time[1].value / 3600
+        hours = job.tokens / sizes.in_time.rate.value / 3600
     expected = gpus * hours / mean.value
     text = (
         f"a run starts again from its last checkpoint; {expected:.2g} failures are expected in one run of {gpus} GPU{'s' if gpus > 1 else ''}"

@@ -6,20 +6,23 @@ import math
 from dataclasses import dataclass, replace
 
 from outgrow.cluster.cluster import Cluster
-from outgrow.cluster.device import Device
 from outgrow.cluster.fabric import Fabric
+from outgrow.decision.levers import SHORT_REQUEST
 from outgrow.layout import Layout
 from outgrow.physics.collectives import all_reduce_seconds, tensor_traffic
 from outgrow.physics.compute import Band, decode_step_seconds, prefill_seconds, training_tokens_per_second
-from outgrow.physics.memory.serving import ServingMemory, serving_memory
+from outgrow.physics.memory.serving import ServingMemory, serving_memory, stored_format
 from outgrow.physics.memory.terms import Breakdown
 from outgrow.physics.memory.training import training_memory, worst
 from outgrow.planning.feasible import legal_tensor_parallel
+from outgrow.planning.usual import with_accumulation
 from outgrow.workload.model import ModelShape
-from outgrow.workload.serving import ServingJob
+from outgrow.workload.serving import ServingJob, Traffic
 from outgrow.workload.training import TrainingJob
 
 MOST_GPUS = 65536
+MOST_STAGES = 64
+"""Pipeline stages that a replica is spread over at most."""
 TARGET_UTILISATION = 0.7
 """Share of a replica's saturation rate that is planned for: above it queues grow steeply (1 / (1 - utilisation))."""
 
@@ -60,17 +63,29 @@ def training_variants(model: ModelShape, cluster: Cluster, base: Layout) -> list
 
 
 def smallest_training(
-    model: ModelShape, job: TrainingJob, cluster: Cluster, base: Layout, *, capacity: float
+    model: ModelShape,
+    job: TrainingJob,
+    cluster: Cluster,
+    base: Layout,
+    *,
+    capacity: float,
+    batch_is_free: bool = False,
 ) -> Placement | None:
-    """The fewest GPUs on which one step fits, every state sharded over the replicas (FSDP); None = none does."""
+    """The fewest GPUs on which one step fits, every state sharded over the replicas (FSDP); None = none does.
+
+    The batch is kept: no more replicas than it has micro-batches, and as many accumulated as it needs; unless it
+    is free, because nobody gave one.
+    """
+    given = replace(base, dp=1, ep=1, sharding="none", shard_degree=None, stage_layers=None)
     for gpus in gpu_counts(cluster):
-        for variant in training_variants(
-            model, cluster, replace(base, dp=1, ep=1, sharding="none", shard_degree=None)
-        ):
+        for variant in training_variants(model, cluster, given):
             ranks = variant.tp * variant.pp * variant.cp
             if gpus % ranks:
                 continue
             dp = gpus // ranks
+            batch = max(job.global_batch, dp * variant.micro_batch) if batch_is_free else job.global_batch
+            if dp > max(1, batch // variant.micro_batch):
+                continue
             sharding = base.sharding if base.sharding != "none" else "zero3"
             layout = replace(
                 variant,
@@ -78,25 +93,51 @@ def smallest_training(
                 ep=math.gcd(base.ep, dp * variant.cp * variant.tp),
                 sharding=sharding if dp > 1 else "none",
             )
-            peak = worst(training_memory(model, job, layout, capacity_bytes=capacity))
+            whole_job = with_accumulation(replace(job, global_batch=batch), layout)
+            peak = worst(training_memory(model, whole_job, layout, capacity_bytes=capacity))
             if peak.needed_bytes <= capacity:
                 return Placement(gpus=gpus, layout=layout, peak=peak)
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTime:
+    """How many GPUs finish a run by its deadline."""
+
+    gpus: int
+    rate: Band
+    """Tokens per second of them."""
+    limited_by_batch: bool
+    """The global batch keeps no more GPUs busy, and they are too few."""
+
+
 def smallest_in_time(
-    model: ModelShape, job: TrainingJob, device: Device, cluster: Cluster, *, tokens: float, deadline: float
-) -> tuple[int, Band] | None:
+    model: ModelShape,
+    job: TrainingJob,
+    cluster: Cluster,
+    placement: Placement | None,
+    *,
+    tokens: float,
+    deadline: float,
+    batch_is_free: bool = False,
+) -> InTime | None:
     """The fewest GPUs that finish a run in time, at the middle of the efficiency band; None where a peak is unknown."""
-    one = training_tokens_per_second(model, job, device, 1)
+    one = training_tokens_per_second(model, job, cluster.device, 1)
     if one is None:
         return None
     needed = tokens / (deadline * one.value)
     gpus = next((n for n in gpu_counts(cluster) if n >= needed), MOST_GPUS)
     if gpus > cluster.gpus_per_node:
         gpus = -(-math.ceil(needed) // cluster.gpus_per_node) * cluster.gpus_per_node
-    rate = training_tokens_per_second(model, job, device, gpus)
-    return None if rate is None else (gpus, rate)
+    ranks, micro_batch = 1, 1
+    if placement is not None:
+        layout = placement.layout
+        ranks, micro_batch = layout.tp * layout.pp * layout.cp, layout.micro_batch
+    busy = ranks * max(1, job.global_batch // micro_batch)
+    limited = gpus > busy and not batch_is_free
+    gpus = min(gpus, busy) if limited else gpus
+    rate = training_tokens_per_second(model, job, cluster.device, gpus)
+    return None if rate is None else InTime(gpus=gpus, rate=rate, limited_by_batch=limited)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,58 +145,94 @@ class Replica:
     """One serving replica: its width, memory, and the most that it can carry."""
 
     tp: int
+    pp: int
+    gpus: int
     memory: ServingMemory
     concurrency: float
-    """Requests that the cache holds at once."""
+    """Requests in flight: as many as the cache holds, fewer where the target of time per token asks for it."""
     saturation: Band
     """Requests per second beyond which the queue grows without end."""
     tpot: Band
     """Seconds per output token at that concurrency."""
     prefill: Band
+    meets_targets: bool
+    """The targets of latency can be met, before any queue."""
 
 
-def replica(model: ModelShape, job: ServingJob, cluster: Cluster, *, tp: int) -> Replica | None:
-    """What one replica of `tp` GPUs of a machine can carry; None where it does not start.
+def context_needed(model: ModelShape, job: ServingJob) -> int:
+    """The longest context that a decision plans for: as given, else what the traffic needs."""
+    traffic = job.traffic
+    asked = (
+        SHORT_REQUEST if traffic is None else max(SHORT_REQUEST, traffic.input_tokens + traffic.output_tokens)
+    )
+    return job.max_model_len or min(asked, model.max_positions or asked)
 
-    A roofline, the all-reduces between its GPUs, and Little's law.
+
+def replica(model: ModelShape, job: ServingJob, cluster: Cluster, *, tp: int, pp: int = 1) -> Replica | None:
+    """What one replica of `tp` x `pp` GPUs can carry; None where it does not start.
+
+    A roofline, the all-reduces between its GPUs, and Little's law. Stages work on a part of the requests each.
     """
     traffic, device = job.traffic, cluster.device
     if traffic is None:
         return None
-    changed = replace(job, tp=tp)
+    changed = replace(job, tp=tp, pp=pp, max_model_len=context_needed(model, job))
     memory = serving_memory(
         model, changed, device_bytes=device.torch_memory.value, is_a100="a100" in device.name
     )
     mean = traffic.input_tokens + traffic.output_tokens / 2
-    concurrency = min(
-        memory.sequences(traffic.input_tokens + traffic.output_tokens), memory.budget.max_sequences
-    )
-    if concurrency < 1:
+    wide = changed.gpus // pp  # GPUs that work on one layer
+    held = memory.sequences(traffic.input_tokens + traffic.output_tokens) * (wide // tp)
+    most = min(held, memory.budget.max_sequences)
+    if most < 1 or not memory.starts:
         return None
     fp8 = memory.weight_format.bits == 8 and device.supports_fp8
-    prefill = prefill_seconds(model, device, traffic.input_tokens, gpus=tp, fp8=fp8)
-    step = decode_step_seconds(
-        model, device, weight_bytes=memory.weights_bytes, cache_bytes=memory.cost.sequence_bytes(mean) * concurrency,
-        sequences=concurrency, gpus=tp, fp8=fp8,
-    )  # fmt: skip
-    if prefill is None or step is None:
+    prompt = prefill_seconds(model, device, traffic.input_tokens, gpus=wide, fp8=fp8)
+    if prompt is None:
         return None
-    prefill = _with_reduces(prefill, model, traffic.input_tokens, tp, cluster.intra)
-    step = _with_reduces(step, model, concurrency, tp, cluster.intra)
+    prefill = _with_reduces(prompt, model, traffic.input_tokens, tp, cluster.intra)
+
+    def step(sequences: float) -> Band:
+        """One token for each of `sequences`: every stage reads its weights once for its part of them."""
+        part = sequences / pp
+        stage = decode_step_seconds(
+            model, device, weight_bytes=memory.weights_bytes, cache_bytes=memory.cost.sequence_bytes(mean) * part * tp / wide,
+            sequences=part, gpus=wide * pp, fp8=fp8,
+        )  # fmt: skip
+        if stage is None:  # the device has a peak: it was asked for the prompt
+            raise AssertionError("a device with a peak has a decode step")
+        return _with_reduces(_times(stage, pp), model, part, tp, cluster.intra)
+
+    wanted = job.targets.tpot_seconds
+    count = most
+    if wanted is not None and step(1.0).value <= wanted < step(most).value:
+        low, high = 1.0, most
+        for _ in range(24):
+            middle = (low + high) / 2
+            low, high = (middle, high) if step(middle).value <= wanted else (low, middle)
+        count = float(math.floor(low))
+    tpot = step(count)
+    late = job.targets.ttft_seconds is not None and prefill.value > job.targets.ttft_seconds
+    slow = wanted is not None and tpot.value > wanted
 
     def rate(p: float, s: float) -> float:
         # While n requests are in flight each takes its own prefill and output x step; prefills of others interleave.
-        return 1.0 / (p + traffic.output_tokens * s / concurrency)
+        return 1.0 / (p / pp + traffic.output_tokens * s / count)
 
     saturation = Band(
-        value=rate(prefill.value, step.value),
-        low=rate(prefill.high, step.high),
-        high=rate(prefill.low, step.low),
+        value=rate(prefill.value, tpot.value),
+        low=rate(prefill.high, tpot.high),
+        high=rate(prefill.low, tpot.low),
         source="1 / (prefill + output tokens x step / requests in flight)",
     )
     return Replica(
-        tp=tp, memory=memory, concurrency=concurrency, saturation=saturation, tpot=step, prefill=prefill
-    )
+        tp=tp, pp=pp, gpus=changed.gpus, memory=memory, concurrency=count, saturation=saturation, tpot=tpot, prefill=prefill,
+        meets_targets=not (late or slow),
+    )  # fmt: skip
+
+
+def _times(band: Band, factor: float) -> Band:
+    return Band(value=band.value * factor, low=band.low * factor, high=band.high * factor, source=band.source)
 
 
 def _with_reduces(work: Band, model: ModelShape, tokens: float, tp: int, link: Fabric | None) -> Band:
@@ -171,22 +248,39 @@ def _with_reduces(work: Band, model: ModelShape, tokens: float, tp: int, link: F
     )
 
 
-def narrowest_replica(model: ModelShape, job: ServingJob, cluster: Cluster) -> Replica | None:
-    """The replica of fewest GPUs that starts, within one node."""
-    for tp in legal_tensor_parallel(model, most=cluster.gpus_per_node):
-        if cluster.gpus_per_node % tp:
-            continue
-        found = replica(model, job, cluster, tp=tp)
-        if found is not None and found.memory.starts:
-            return found
-    return None
+def replicas_that_start(model: ModelShape, job: ServingJob, cluster: Cluster) -> list[Replica]:
+    """Replicas of every legal width that start, the narrowest first.
+
+    As given where a width is given; else tensor parallel in one machine, then the fewest pipeline stages over several.
+    """
+    if job.gpus > 1:
+        given = replica(model, job, cluster, tp=job.tp, pp=job.pp)
+        return [] if given is None else [given]
+    legal = legal_tensor_parallel(model, most=cluster.gpus_per_node, form=stored_format(model, job)) or (1,)
+    found = [one for tp in legal if (one := replica(model, job, cluster, tp=tp)) is not None]
+    for pp in range(2, min(MOST_STAGES, len(model.layers)) + 1):
+        if found:
+            break
+        staged = replica(model, job, cluster, tp=legal[-1], pp=pp)
+        found = [] if staged is None else [staged]
+    return found
 
 
-def replicas_needed(rate: float, peak_factor: float, one: Band) -> tuple[int, int, int]:
-    """(fewest, expected, most) replicas for a rate, at the planned utilisation."""
-    load = rate * peak_factor
+def cheapest(traffic: Traffic, candidates: list[Replica]) -> Replica:
+    """The replica with which the traffic takes the fewest GPUs, of those that meet the targets where any does."""
+    meeting = [one for one in candidates if one.meets_targets] or candidates
+    return min(meeting, key=lambda one: (replicas_needed(traffic, one)[1] * one.gpus, one.gpus))
+
+
+def replicas_needed(traffic: Traffic, one: Replica) -> tuple[int, int, int]:
+    """(fewest, expected, most) replicas for a traffic, at the planned utilisation."""
+    if traffic.requests_per_second is None:
+        in_flight = (traffic.concurrency or 1) * traffic.peak_factor
+        needed = max(1, math.ceil(in_flight / one.concurrency - 1e-9))
+        return needed, needed, needed
+    load = traffic.requests_per_second * traffic.peak_factor
 
     def count(capacity: float) -> int:
         return max(1, math.ceil(load / (capacity * TARGET_UTILISATION) - 1e-9))
 
-    return count(one.high), count(one.value), count(one.low)
+    return count(one.saturation.high), count(one.saturation.value), count(one.saturation.low)

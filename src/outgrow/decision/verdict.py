@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from outgrow.cluster.cluster import Cluster
 from outgrow.decision import questions
 from outgrow.decision.answers import Answer, Confidence, Flip, Scale, Tenancy, scale_of, widest
 from outgrow.decision.questions import Sizes
-from outgrow.decision.sizing import narrowest_replica, replicas_needed, smallest_in_time, smallest_training
+from outgrow.decision.sizing import (
+    cheapest,
+    replicas_needed,
+    replicas_that_start,
+    smallest_in_time,
+    smallest_training,
+)
 from outgrow.layout import Layout
 from outgrow.workload.model import ModelShape
 from outgrow.workload.serving import Traffic
@@ -31,11 +38,20 @@ class Verdict:
     deciding: tuple[str, ...]
     """Slugs of the questions that ask for the most."""
     answers: tuple[Answer, ...]
+    settings: tuple[str, ...] = ()
+    """What `fit` has to be told to see the layout that was found."""
     flips: tuple[Flip, ...] = ()
     horizon: Horizon | None = None
 
     @property
+    def impossible(self) -> tuple[str, ...]:
+        """Slugs of the questions that no number of these GPUs satisfies."""
+        return tuple(answer.question for answer in self.answers if answer.impossible)
+
+    @property
     def name(self) -> str:
+        if self.impossible:
+            return "NOT ON THIS GPU"
         names = {"single-gpu": "SINGLE GPU", "one-node": "ONE NODE", "cluster": "CLUSTER"}
         return names[self.scale] + (", private" if self.tenancy == "private" else "")
 
@@ -52,40 +68,57 @@ class Horizon:
     text: str
 
 
-def decide(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout) -> Verdict:
+def decide(
+    workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, *, batch_is_free: bool = False
+) -> Verdict:
     """Answer every question for today, then for the horizon, and look for what would flip the verdict."""
-    today = judge(workload, model, cluster, base)
-    horizon = _horizon(workload, model, cluster, base, today)
-    return replace(today, flips=_flips(workload, model, cluster, base, today), horizon=horizon)
+    today = judge(workload, model, cluster, base, batch_is_free=batch_is_free)
+
+    def again(other: Workload, shape: ModelShape) -> Verdict:
+        return judge(other, shape, cluster, base, batch_is_free=batch_is_free)
+
+    horizon = _horizon(workload, model, today, again)
+    return replace(today, flips=_flips(workload, model, cluster, today, again), horizon=horizon)
 
 
-def sizes_of(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout) -> Sizes:
+def sizes_of(
+    workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, *, batch_is_free: bool = False
+) -> Sizes:
     """Fewest GPUs by memory, by time and by traffic."""
     device = cluster.device
     job, serving = workload.training, workload.serving
     if job is not None:
-        place = smallest_training(model, job, cluster, base, capacity=device.torch_memory.value)
+        place = smallest_training(
+            model, job, cluster, base, capacity=device.torch_memory.value, batch_is_free=batch_is_free
+        )
         in_time = None
         if job.tokens is not None and workload.budget.deadline_seconds is not None:
             in_time = smallest_in_time(
-                model, job, device, cluster, tokens=job.tokens, deadline=workload.budget.deadline_seconds
+                model,
+                job,
+                cluster,
+                place,
+                tokens=job.tokens,
+                deadline=workload.budget.deadline_seconds,
+                batch_is_free=batch_is_free,
             )
         return Sizes(placement=place, in_time=in_time)
     if serving is None:
         return Sizes()
     asked = serving if serving.traffic is not None else replace(serving, traffic=_SOME_TRAFFIC)
-    found = narrowest_replica(model, asked, cluster)
-    counts = None
-    if found is not None and serving.traffic is not None and serving.traffic.requests_per_second:
-        counts = replicas_needed(
-            serving.traffic.requests_per_second, serving.traffic.peak_factor, found.saturation
-        )
-    return Sizes(replica=found, replicas=counts)
+    candidates = replicas_that_start(model, asked, cluster)
+    if not candidates or asked.traffic is None:
+        return Sizes()
+    chosen = cheapest(asked.traffic, candidates)
+    counts = None if serving.traffic is None else replicas_needed(serving.traffic, chosen)
+    return Sizes(narrowest=candidates[0], replica=chosen, replicas=counts)
 
 
-def judge(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout) -> Verdict:
+def judge(
+    workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, *, batch_is_free: bool = False
+) -> Verdict:
     """The verdict for one moment."""
-    sizes = sizes_of(workload, model, cluster, base)
+    sizes = sizes_of(workload, model, cluster, base, batch_is_free=batch_is_free)
     found: list[Answer | None] = [
         questions.fits(workload, model, cluster, sizes),
         questions.fast_enough(workload, model, cluster, sizes),
@@ -110,7 +143,22 @@ def judge(workload: Workload, model: ModelShape, cluster: Cluster, base: Layout)
     return Verdict(
         scale=scale, tenancy="private" if any(a.private for a in answers) else "shared", gpus=gpus,
         nodes=max(-(-gpus // cluster.gpus_per_node), 2 if scale == "cluster" else 1), confidence=confidence, deciding=deciding, answers=tuple(answers),
+        settings=_settings(sizes),
     )  # fmt: skip
+
+
+def _settings(sizes: Sizes) -> tuple[str, ...]:
+    if sizes.placement is not None:
+        layout = sizes.placement.layout
+        split = ((name, getattr(layout, name)) for name in ("tp", "pp", "cp", "ep"))
+        return (
+            *(f"layout.{name}={value}" for name, value in split if value > 1),
+            f"layout.recompute={layout.recompute}",
+        )
+    if sizes.replica is not None:
+        degrees = (("tp", sizes.replica.tp), ("pp", sizes.replica.pp))
+        return tuple(f"serving.{name}={value}" for name, value in degrees if value > 1)
+    return ()
 
 
 def grown(workload: Workload, model: ModelShape, share: float) -> tuple[Workload, ModelShape]:
@@ -135,12 +183,14 @@ def grown(workload: Workload, model: ModelShape, share: float) -> tuple[Workload
             if serving.max_model_len is None
             else max(1, round(serving.max_model_len * factor(g.context)))
         )
+        prompt = max(1, round(t.input_tokens * factor(g.context)))
+        if model.max_positions is not None:  # what the model cannot read does not come
+            prompt = max(1, min(prompt, model.max_positions - t.output_tokens))
+            length = None if length is None else min(length, model.max_positions)
         serving = replace(
             serving,
             max_model_len=length,
-            traffic=replace(
-                t, requests_per_second=rate, input_tokens=max(1, round(t.input_tokens * factor(g.context)))
-            ),
+            traffic=replace(t, requests_per_second=rate, input_tokens=prompt),
         )
     bigger = model
     if g.parameters != 1 and model.layers:
@@ -151,19 +201,26 @@ def grown(workload: Workload, model: ModelShape, share: float) -> tuple[Workload
 
 
 def _horizon(
-    workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, today: Verdict
+    workload: Workload, model: ModelShape, today: Verdict, again: Callable[[Workload, ModelShape], Verdict]
 ) -> Horizon:
     months = workload.growth.months
     later_workload, later_model = grown(workload, model, 1.0)
-    later = judge(later_workload, later_model, cluster, base)
-    changed = (later.scale, later.gpus) != (today.scale, today.gpus)
+    later = again(later_workload, later_model)
+    changed = (later.scale, later.gpus, later.name) != (today.scale, today.gpus, today.name)
     when = None
+    if today.impossible or later.impossible:
+        text = (
+            f"in {months} months: {later.name}"
+            if later.impossible
+            else f"in {months} months: {later.gpus} GPUs"
+        )
+        return Horizon(months=months, scale=later.scale, gpus=later.gpus, outgrown_in_months=None, text=text)
     if later.gpus > today.gpus:
         low, high = 0.0, 1.0
         for _ in range(12):
             middle = (low + high) / 2
             part_workload, part_model = grown(workload, model, middle)
-            if judge(part_workload, part_model, cluster, base).gpus > today.gpus:
+            if again(part_workload, part_model).gpus > today.gpus:
                 high = middle
             else:
                 low = middle
@@ -180,12 +237,18 @@ def _horizon(
 
 
 def _flips(
-    workload: Workload, model: ModelShape, cluster: Cluster, base: Layout, today: Verdict
+    workload: Workload,
+    model: ModelShape,
+    cluster: Cluster,
+    today: Verdict,
+    again: Callable[[Workload, ModelShape], Verdict],
 ) -> tuple[Flip, ...]:
     """Single changes of the workload that change the scale or the number of GPUs."""
     candidates: list[tuple[str, Workload]] = []
     job, serving = workload.training, workload.serving
     if job is not None:
+        if job.loss in ("plain", "plain-shifted"):
+            candidates.append(("fused loss", replace(workload, training=replace(job, loss="fused"))))
         if job.trains_all:
             candidates.append(
                 ("LoRA instead of full fine-tuning", replace(workload, training=replace(job, method="lora")))
@@ -230,6 +293,8 @@ def _flips(
         if serving.weights is None:
             candidates.append(("fp8 weights", replace(workload, serving=replace(serving, weights="fp8"))))
             candidates.append(("4-bit weights", replace(workload, serving=replace(serving, weights="awq"))))
+        if serving.cache == "auto" and cluster.device.stores_fp8:
+            candidates.append(("cache in fp8", replace(workload, serving=replace(serving, cache="fp8"))))
         if serving.traffic is not None and serving.traffic.requests_per_second is not None:
             for times in (0.25, 0.5, 2.0, 4.0, 10.0):
                 busier = replace(
@@ -259,8 +324,12 @@ def _flips(
         )
     flips = []
     for change, other in candidates:
-        then = judge(other, model, cluster, base)
-        if then.scale != today.scale:
+        then = again(other, model)
+        if then.impossible:
+            if not today.impossible:
+                flips.append(Flip(change=change, then=then.name))
+            continue
+        if then.scale != today.scale or today.impossible:
             flips.append(
                 Flip(change=change, then=f"{then.name}, {then.gpus} GPU{'s' if then.gpus > 1 else ''}")
             )

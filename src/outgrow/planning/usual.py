@@ -77,8 +77,8 @@ def serving_split(
 
     Tensor parallel inside a machine; only where a whole machine is too small, pipeline stages over several.
     """
-    if job.tp * job.pp > 1 or gpus == 1:
-        replicas = max(1, gpus // (job.tp * job.pp))
+    if job.gpus > 1 or gpus == 1:
+        replicas = max(1, gpus // job.gpus)
         return replace(job, replicas=max(job.replicas, replicas)), ()
     tp = narrowest_tensor_parallel(model, job, limit=min(gpus, gpus_per_node), device_bytes=device_bytes)
     pp = _fewest_stages(model, replace(job, tp=tp), limit=gpus // tp, device_bytes=device_bytes)

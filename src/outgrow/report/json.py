@@ -26,6 +26,7 @@ def document(result: Result[Any]) -> dict[str, Any]:
             for f in result.findings
         ],
         "sources": [{"kind": s.kind, "ref": s.ref, "date": s.date or None} for s in result.sources],
+        "next": result.next or None,
     }
 
 
@@ -100,12 +101,13 @@ def _decide(result: Result[Any]) -> dict[str, Any]:
         "device": value.cluster.device.name,
         "verdict": v.scale,
         "tenancy": v.tenancy,
-        "gpus": v.gpus,
-        "nodes": v.nodes,
+        "gpus": None if v.impossible else v.gpus,
+        "nodes": None if v.impossible else v.nodes,
+        "impossible": list(v.impossible),
         "confidence": v.confidence,
         "deciding": list(v.deciding),
         "answers": [
-            {"question": a.question, "title": a.title, "scale": a.scale, "gpus": a.gpus, "private": a.private, "applies": a.applies, "text": a.text,
+            {"question": a.question, "title": a.title, "scale": a.scale, "gpus": None if a.impossible else a.gpus, "impossible": a.impossible, "private": a.private, "applies": a.applies, "text": a.text,
              "how": a.how, "rule_of_thumb": a.rule_of_thumb or None, "confidence": a.confidence,
              "quantities": {name: _quantity(q) for name, q in a.quantities}}
             for a in v.answers

@@ -51,9 +51,9 @@ RESULTS: dict[str, dict[str, Any]] = {
         cache_tokens=_maybe(INTEGER), cache_bytes_per_token=_maybe(NUMBER), context_tokens=_maybe(INTEGER), concurrent_requests=_maybe(NUMBER),
     ),
     "decide": _object(
-        model=STRING, device=STRING, verdict=_SCALE, tenancy={"enum": ["shared", "private"]}, gpus=INTEGER, nodes=INTEGER,
+        model=STRING, device=STRING, verdict=_SCALE, tenancy={"enum": ["shared", "private"]}, gpus=_maybe(INTEGER), nodes=_maybe(INTEGER), impossible=_list(STRING),
         confidence={"enum": ["high", "medium", "low"]}, deciding=_list(STRING),
-        answers=_list(_object(question=STRING, title=STRING, scale=_SCALE, gpus=INTEGER, private=BOOLEAN, applies=BOOLEAN, text=STRING, how=STRING,
+        answers=_list(_object(question=STRING, title=STRING, scale=_SCALE, gpus=_maybe(INTEGER), impossible=BOOLEAN, private=BOOLEAN, applies=BOOLEAN, text=STRING, how=STRING,
                               rule_of_thumb=_maybe(STRING), confidence=STRING, quantities={"type": "object", "additionalProperties": _QUANTITY})),
         flips=_list(_object(change=STRING, then=STRING)),
         horizon=_maybe(_object(months=INTEGER, verdict=_SCALE, gpus=INTEGER, outgrown_in_months=_maybe(NUMBER), text=STRING)),
@@ -92,7 +92,7 @@ def answer_schema(kind: str) -> dict[str, Any]:
     """The schema of one kind of answer, envelope included."""
     envelope = _object(
         schema={"const": f"outgrow.{kind}/{SCHEMA_VERSION}"}, outgrow=STRING, inputs_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
-        assumed=_list(_object(name=STRING, value=STRING, why=STRING)), result=RESULTS[kind],
+        assumed=_list(_object(name=STRING, value=STRING, why=STRING)), result=RESULTS[kind], next=_maybe(STRING),
         findings=_list(_object(severity={"enum": ["info", "warning", "error"]}, code=STRING, message=STRING, hint=STRING)),
         sources=_list(_object(kind=STRING, ref=STRING, date=_maybe(STRING))),
     )  # fmt: skip

@@ -195,7 +195,8 @@ def _levers(value: Any) -> Iterator[Line]:
     fit, device, gpus = value.fit, value.cluster.device, value.cluster.gpus
     if not fit.levers:
         return
-    yield Line("What would help, by what it saves per GPU", "title")
+    by = "the room for cache that it adds" if fit.phase == "serving" else "what it saves per GPU"
+    yield Line(f"What would help, by {by}", "title")
     for lever in fit.levers[:SHOWN_LEVERS]:
         mark = "" if fit.fits else ("  then fits" if lever.then_fits else "  not enough alone")
         yield Line(f"  {format_bytes(lever.saves_bytes):>10}  {lever.name}{mark}")
@@ -246,13 +247,20 @@ def _decide(result: Result[Any]) -> Iterator[Line]:
     value, verdict = result.value, result.value.verdict
     yield from wrapped(_decide_subject(value), role="title")
     yield Line()
-    size = f"{verdict.gpus} GPU{'s' if verdict.gpus > 1 else ''}" + (
-        f" on at least {verdict.nodes} machines" if verdict.nodes > 1 else ""
-    )
-    yield from wrapped(
-        f"Verdict: {verdict.name}: {size}. Confidence {verdict.confidence}; decided by: {', '.join(verdict.deciding)}.",
-        role="good" if verdict.scale == "single-gpu" else "warn",
-    )
+    if verdict.impossible:
+        unmet = ", ".join(a.title for a in verdict.answers if a.impossible)
+        words = (
+            f"Verdict: {verdict.name}: on no number of {value.cluster.device.title} as it is asked: {unmet}."
+        )
+        yield from wrapped(words, role="bad")
+    else:
+        size = f"{verdict.gpus} GPU{'s' if verdict.gpus > 1 else ''}" + (
+            f" on at least {verdict.nodes} machines" if verdict.nodes > 1 else ""
+        )
+        yield from wrapped(
+            f"Verdict: {verdict.name}: {size}. Confidence {verdict.confidence}; decided by: {', '.join(verdict.deciding)}.",
+            role="good" if verdict.scale == "single-gpu" else "warn",
+        )
     yield Line()
     for answer in verdict.answers:
         asks = (

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from outgrow.units import GB, GIB, MB, MIB
+from outgrow.units import GB, GIB, KB, KIB, MB, MIB, TB, TIB
 
 _NUMBER: Final = re.compile(
     r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d*\.?\d+|\d+\.)(?:e[+-]?\d+)?)\s*([km]?)", re.IGNORECASE
 )
-_THOUSANDS: Final = {"": 1.0, "k": 1024.0, "m": 1024.0**2}
+_THOUSANDS: Final = {"": 1, "k": KIB, "m": MIB}
 LARGEST: Final = 1e18
 
 
@@ -156,10 +156,10 @@ def unit(definition: str) -> float:
         "mb": MB,
         "gib": GIB,
         "gb": GB,
-        "kb": 1e3,
-        "kib": 1024.0,
-        "tb": 1e12,
-        "tib": 1024.0 * GIB,
+        "kb": KB,
+        "kib": KIB,
+        "tb": TB,
+        "tib": TIB,
     }
     return units[found[1].lower()] if found else GB
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from outgrow.errors import InputError, Problem
+
 Engine = Literal["vllm", "sglang", "tensorrt-llm"]
 CacheFormat = Literal["auto", "bf16", "fp8", "fp4"]
 UsageContext = Literal["server", "offline"]
@@ -81,3 +83,16 @@ class ServingJob:
     graph_bytes: float | None = None
     traffic: Traffic | None = None
     targets: Targets = Targets()
+
+    def __post_init__(self) -> None:
+        wide, narrow = max(self.tp, self.ep), min(self.tp, self.ep)
+        if self.ep > 1 and wide % narrow:
+            problem = Problem(
+                path="serving.ep", message=f"must divide serving.tp = {self.tp} or be a multiple of it", value=self.ep, has_value=True
+            )  # fmt: skip
+            raise InputError("Cannot read the serving job.", problems=[problem])
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica. More expert-parallel than tensor-parallel ranks: attention is data-parallel over them."""
+        return max(self.tp, self.ep) * self.pp

@@ -217,9 +217,14 @@ def lora_parameters(
     tp: int = 1,
     dora: bool = False,
 ) -> float:
-    """Adapter parameters of a stage on one rank. A is replicated and B split (or the reverse) over tensor ranks."""
+    """Adapter parameters of a stage on one rank.
+
+    Where a layer is split by its outputs A is whole and B split; where by its inputs (o, down), the reverse.
+    """
     total = 0.0
     for index in indices:
-        for _, inputs, outputs, copies in lora_widths(model.layers[index], model.hidden, targets):
-            total += copies * (rank * (inputs + outputs) + (outputs if dora else 0))
-    return total / tp if tp > 1 else total
+        for name, inputs, outputs, copies in lora_widths(model.layers[index], model.hidden, targets):
+            by_inputs = name in ("o", "down")
+            a, b = (inputs / tp, outputs) if by_inputs else (inputs, outputs / tp)
+            total += copies * (rank * (a + b) + (b if dora else 0))
+    return total

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from outgrow.layout import Layout
+from outgrow.layout import Layout, replica_layout
 from outgrow.physics.memory.engines import CONTEXT_BYTES, EngineBudget, engine_budget
 from outgrow.physics.memory.kv import CacheCost, Pool, cache_cost, pool
-from outgrow.physics.memory.parameters import RankParameters, rank_parameters
+from outgrow.physics.memory.parameters import RankParameters, lora_parameters, lora_targets, rank_parameters
 from outgrow.physics.memory.terms import Term
 from outgrow.units import GIB
 from outgrow.workload.model import MixtureOfExperts, ModelShape, Tower
@@ -112,8 +112,7 @@ def serving_memory(
     budget = engine_budget(
         job, device_bytes=device_bytes, is_a100=is_a100, context_length=context_length, multimodal=multimodal
     )
-    # Experts may be spread over more GPUs than one replica's tensor-parallel ranks (data-parallel attention).
-    layout = Layout(dp=max(1, job.ep // job.tp), tp=job.tp, pp=job.pp, ep=job.ep, sequence_parallel=False)
+    layout = replica_layout(job)
     form = stored_format(model, job)
     candidates = [
         _stage(model, job, layout, stage, budget, form, device_bytes, context_length)
@@ -134,7 +133,7 @@ def _stage(
         first, last = rank_parameters(model, layout, 0), rank_parameters(model, layout, layout.pp - 1)
         rank = replace(rank, embedding=first.embedding, head=last.head)
     weights = job.weights_bytes if job.weights_bytes is not None else weights_on_rank(rank, form)
-    adapters = job.lora_adapters * 2.0 * 2 * job.lora_rank * 7 * model.hidden * len(model.layers) / job.tp
+    adapters = job.lora_adapters * _adapter_bytes(model, job, layout, stage)
     activation, reason = activation_peak(model, job, budget)
     if job.activation_bytes is not None:
         activation, reason = job.activation_bytes, "given"
@@ -208,6 +207,14 @@ def _stage(
     )  # fmt: skip
 
 
+def _adapter_bytes(model: ModelShape, job: ServingJob, layout: Layout, stage: int) -> float:
+    """One adapter in 16 bits, on every linear layer of the stage: engines reserve the slots of all of them."""
+    if not job.lora_adapters:
+        return 0.0
+    indices = layout.chunks(len(model.layers))[stage]
+    return ACTIVATION * lora_parameters(model, indices, job.lora_rank, lora_targets(("all",)), tp=job.tp)
+
+
 def activation_peak(model: ModelShape, job: ServingJob, budget: EngineBudget) -> tuple[float, str]:
     """The engine's profile run: the largest of the sampler, the widest layer and the vision encoder."""
     tokens = budget.max_batched_tokens
@@ -274,5 +281,6 @@ def _tower_peak(
 
 def minimum_bytes(model: ModelShape, job: ServingJob) -> float:
     """Bytes of one GPU below which nothing fits: weights and context, whatever the engine's budget."""
-    rank = rank_parameters(model, Layout(tp=job.tp, pp=job.pp, sequence_parallel=False), 0)
-    return weights_on_rank(rank, stored_format(model, job)) + CONTEXT_BYTES
+    form = stored_format(model, job)
+    stages = (rank_parameters(model, replica_layout(job), stage) for stage in range(job.pp))
+    return max(weights_on_rank(rank, form) for rank in stages) + CONTEXT_BYTES
