@@ -174,7 +174,11 @@ def test_dpo_holds_a_reference_of_the_whole_model() -> None:
 
 
 def test_reinforcement_holds_its_helpers() -> None:
-    assert states(TrainingJob(objective="ppo", precision="bf16")).reference_bytes == 3 * 2 * LLAMA
+    # Reference and reward in 16 bits; the value model with gradients and both moments, as the policy itself.
+    assert states(TrainingJob(objective="ppo", precision="bf16")).reference_bytes == (2 * 2 + 8) * LLAMA
+    assert states(TrainingJob(objective="ppo", precision="mixed")).reference_bytes == (2 * 2 + 16) * LLAMA
+    adapted = states(TrainingJob(objective="ppo", precision="bf16", method="lora"))
+    assert 2 * 2 * LLAMA < adapted.reference_bytes < 2.1 * 2 * LLAMA
     assert states(TrainingJob(objective="grpo", precision="bf16")).reference_bytes == 2 * LLAMA
 
 

@@ -40,6 +40,14 @@ def findings(
                 f"{idle / 1e9:,.1f} B are experts that wait",
             )
         )
+    if cluster.device.vendor not in ("nvidia", "amd"):
+        found.append(
+            _warning(
+                "not-validated",
+                f"no published run or ledger on {cluster.device.title} was checked: context, graphs and allocator are taken from CUDA devices",
+                "read the total as an estimate of weights, states and cache",
+            )
+        )
     if cluster.device.unified_memory:
         found.append(
             _warning("unified-memory", "the memory is the host's too: the operating system takes its part")
@@ -82,6 +90,12 @@ def _of_training(model: ModelShape, job: TrainingJob, layout: Layout, fit: Fit) 
             f"{known.library} {known.version}: {known.message}",
             f"{known.hint}; {known.source}",
         )
+    if model.max_positions is not None and job.sequence_length > model.max_positions:
+        yield _warning(
+            "context-beyond-model",
+            f"sequences of {job.sequence_length:,} are beyond the {model.max_positions:,} positions that {model.name} was built for",
+            f"--set training.sequence_length={model.max_positions}",
+        )
     tokens = micro_batch_tokens(job, layout)
     copy = 4.0 * tokens * model.vocab / layout.tp
     spent = sum(t.bytes for t in fit.terms if t.name == "logits and loss")
@@ -113,6 +127,25 @@ def _of_serving(model: ModelShape, job: ServingJob, fit: Fit) -> Iterator[Findin
             "context-too-long",
             f"with the model's own context of {context:,} tokens {job.engine} {start}: the cache holds one request of {longest:,}",
             f"--set serving.max_model_len={longest}",
+        )
+    if (
+        job.max_model_len is not None
+        and model.max_positions is not None
+        and job.max_model_len > model.max_positions
+    ):
+        yield _warning(
+            "context-beyond-model",
+            f"a context of {job.max_model_len:,} is beyond the {model.max_positions:,} positions that {model.name} was built for",
+            f"--set serving.max_model_len={model.max_positions}",
+        )
+    if (
+        not fit.cache_bytes_per_token
+        and not any(limit.name == "state blocks" for limit in fit.limits)
+        and not model.has_head
+    ):
+        yield _note(
+            "no-generation",
+            f"{model.name} generates no text: it needs no cache, and requests are bounded by compute",
         )
     if job.lora_adapters and job.lora_rank > LARGE_RANK:
         yield _warning(

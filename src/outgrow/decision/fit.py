@@ -20,6 +20,8 @@ from outgrow.workload.serving import ServingJob
 from outgrow.workload.training import TrainingJob
 
 FitVerdict = Literal["fits", "fits-barely", "barely-not", "does-not-fit", "illegal"]
+USUAL_REQUEST = 4096
+"""Tokens of the requests that are counted where no traffic is given."""
 LONGEST = 1 << 24
 
 
@@ -182,7 +184,11 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     found = violations(
         model, layout, device=device, form=form, bf16=takes_fp16(model, job, device), uneven_stages=True
     )
-    used = sum(t.bytes for t in answer.terms if t.kind != "cache" and t.name != "left free by the engine")
+    used = sum(
+        t.bytes
+        for t in answer.terms
+        if t.kind != "cache" and t.name not in ("left free by the engine", "unused")
+    )
     # Asked for a context, an engine starts only where one request of it fits.
     shortest = (
         answer.context_length if job.max_model_len is not None else min(answer.context_length, SHORT_REQUEST)
@@ -197,7 +203,7 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
         high=needed_value + slack,
         source="weights, activation peak, context and the cache of one request",
     )
-    mean = 4096
+    mean = min(USUAL_REQUEST, model.max_positions or USUAL_REQUEST)
     if job.traffic is not None:
         mean = job.traffic.input_tokens + job.traffic.output_tokens
     if answer.budget.fraction_of == "remaining":

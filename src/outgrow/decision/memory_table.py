@@ -138,14 +138,14 @@ def _claims(cells: list[Cell], cluster: Cluster) -> list[Claim]:
             Claim(
                 text="70B needs more than one GPU in 16 bits",
                 holds=seventy.gpus != 1,
-                evidence=f"{seventy.gpus or 'more than ' + str(node)} × {device}",
+                evidence=f"{_count(seventy.gpus, node)} × {device}",
             )
         )
         claims.append(
             Claim(
                 text="70B needs a cluster",
                 holds=eight_bit.gpus is None or eight_bit.gpus > node,
-                evidence=f"in 8 bits {eight_bit.gpus or 'more than ' + str(node)} × {device}",
+                evidence=f"in 8 bits {_count(eight_bit.gpus, node)} × {device}",
             )
         )
     large, eight = find(400e9, 410e9, "QLoRA", "nf4"), find(400e9, 410e9, "serve", "fp8")
@@ -154,10 +154,14 @@ def _claims(cells: list[Cell], cluster: Cluster) -> list[Claim]:
             Claim(
                 text="405B needs a cluster of machines at any precision",
                 holds=(large.gpus or 10**6) > node and (eight.gpus or 10**6) > node,
-                evidence=f"QLoRA on {large.gpus}, fp8 serving on {eight.gpus or 'more than ' + str(node)} of the {node} GPUs of one machine",
+                evidence=f"QLoRA on {_count(large.gpus, node)}, fp8 serving on {_count(eight.gpus, node)} of the {node} GPUs of one machine",
             )
         )
     return claims
+
+
+def _count(gpus: int | None, node: int) -> str:
+    return f"more than {node}" if gpus is None else str(gpus)
 
 
 def _ratio(cell: Cell | None) -> str:

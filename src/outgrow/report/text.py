@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from outgrow.evidence import Quantity
+from outgrow.physics.memory.serving import stored_format
 from outgrow.report.lines import WIDTH, Line, Role, bar, columns, plain_text, wrapped
 from outgrow.report.result import Result
 from outgrow.units import MIB, format_bytes, format_count, format_percent
@@ -80,7 +81,7 @@ def _subject(value: Any) -> str:
         form = job.base_format.name if job.base_format is not None else job.precision
         return f"{value.model.name} on {where}: {what}, {form}"
     serving = workload.serving
-    form = serving.weights or (value.model.weights.name if value.model.weights is not None else "bf16")
+    form = stored_format(value.model, serving).name
     return f"{value.model.name} on {where}: serving with {serving.engine}, {form}"
 
 
@@ -155,6 +156,12 @@ def _headline(value: Any) -> str:
             if longest:
                 return f"The cache holds {fit.cache_tokens:,} tokens: one request of {fit.context_length:,} does not fit; {longest:,} would."
             return f"{format_bytes(-fit.free_bytes)} short per GPU for the weights and one short request."
+        if not fit.cache_tokens and not per:
+            return (
+                "It keeps no cache that grows with a context."
+                if value.model.has_head
+                else "It generates no text and needs no cache."
+            )
         room = f"Room for {fit.cache_tokens:,} tokens of cache" + (
             f" at {format_bytes(per)} each" if per else ""
         )

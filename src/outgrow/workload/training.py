@@ -151,6 +151,8 @@ class TrainingJob:
     optimizer_in_backward: bool = False
     """Each gradient is applied and freed as soon as it is ready."""
     loss: Loss = "plain"
+    """How the cross-entropy is computed. With tensor parallelism the output head is split by its vocabulary, and the
+    logits stay split; the names that begin with "parallel" say which kernels then work on them."""
     loss_chunks: int = 8
     """Pieces of a chunked loss."""
     kernels: Kernels = "eager"

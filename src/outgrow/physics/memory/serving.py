@@ -161,6 +161,8 @@ def _stage(
         model, max(cache, 0.0), tp=job.tp, cache_bytes=cache_width, block_tokens=budget.block_tokens,
         hybrid=job.hybrid_cache, window_slack=budget.max_batched_tokens, layers=indices,
     )  # fmt: skip
+    # An encoder generates nothing and keeps no cache: what is left is for batches.
+    kept = bool(cost.charged_per_token or cost.state_per_sequence)
     terms = [
         Term(
             name="weights",
@@ -189,9 +191,12 @@ def _stage(
         ),
         Term(
             name="KV cache",
-            bytes=max(cache, 0.0),
+            bytes=max(cache, 0.0) if kept else 0.0,
             kind="cache",
             source=f"{cost.charged_per_token:,.0f} B per token",
+        ),
+        Term(
+            name="unused", bytes=0.0 if kept else max(cache, 0.0), kind="overhead", source="no cache is kept"
         ),
         Term(
             name="left free by the engine",

@@ -111,9 +111,12 @@ def training_states(model: ModelShape, job: TrainingJob, layout: Layout, stage: 
     reference = _reference(job, rank, dense_part, expert_part)
     if job.ema:
         reference += FP32 * shard
+    if job.objective == "ppo":
+        # The value model is of the policy's size and trained as the policy is.
+        reference += parameter + frozen + adapter + gradient_bytes + master + moments
     host = 0.0
     paged = job.optimizer.startswith("paged")
-    if paged:
+    if paged and "optimizer" not in job.offload:
         host += moments
     if "optimizer" in job.offload:
         # Host keeps the master, the moments and the gradients that the host optimizer reads (DeepSpeed ZeRO-Offload).
@@ -183,12 +186,14 @@ def _moments(job: TrainingJob, rank: RankParameters, shard: float, adapters: flo
 
 
 def _reference(job: TrainingJob, rank: RankParameters, dense_part: float, expert_part: float) -> float:
-    """Models that are resident beside the one that is trained, in 16 bits."""
+    """Frozen models that are resident beside the one that is trained, in 16 bits."""
     copies = 0
     if job.objective == "dpo" and not job.reference_precomputed and job.trains_all:
         copies = 1  # an adapter's reference is the base with the adapter off
     elif job.objective == "ppo":
-        copies = 3 if job.trains_all else 2  # reference, reward, value: value is trained too
+        copies = (
+            2 if job.trains_all else 1
+        )  # reward, and a reference unless it is the base with its adapter off
     elif job.objective == "grpo" and job.trains_all:
         copies = 1
     width = job.regime.parameter if job.objective == "dpo" else BF16
