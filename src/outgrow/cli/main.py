@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 
 import click
@@ -30,6 +31,9 @@ what fills the memory, how sure are we, and is one GPU enough.
   outgrow fit --table --on h100-sxm        the memory table of guides
   outgrow decide examples/chat-8b.yaml     one GPU or a cluster, with reasons
 """
+
+LONGEST_LINE = 240
+"""Characters of a message beyond which it is wrapped."""
 
 
 class LazyGroup(click.Group):
@@ -121,7 +125,13 @@ def run(argv: Sequence[str] | None = None) -> None:
 
 def _say(text: str) -> None:
     # What was typed, or stands in a file, is repeated in messages: nothing in it may steer the terminal.
-    click.echo("".join(c if c.isprintable() or c == "\n" else "?" for c in text), err=True)
+    plain = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    # A list of a hundred names is wrapped; a sentence stays one line, so that it can be searched for.
+    shown: list[str] = []
+    for line in plain.split("\n"):
+        long = len(line) > LONGEST_LINE
+        shown += textwrap.wrap(line, 80, subsequent_indent="  ", break_on_hyphens=False) if long else [line]
+    click.echo("\n".join(shown), err=True)
 
 
 def _bug(error: Exception) -> None:

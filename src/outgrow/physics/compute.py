@@ -33,6 +33,13 @@ TRAINING_BF16 = Band(
     source="model flops over dense bf16 peak of published bf16 runs on A100 and H100 (validation/data/training.csv, column norm_mfu_bf16)",
 )
 TRAINING_MOE = Band(value=0.22, low=0.10, high=0.35, source="the same for mixture-of-experts runs")
+FP32 = 4
+QUANTISED_BASE = Band(
+    value=1.35,
+    low=1.2,
+    high=1.55,
+    source="a 4-bit base took 1.2 to 1.55 times as long in published runs (Lightning-AI/litgpt resource tables, torchtune)",
+)
 DECODE_BANDWIDTH = Band(
     value=0.65,
     low=0.45,
@@ -67,8 +74,8 @@ def forward_flops_per_token(model: ModelShape, length: float) -> float:
 
 def training_flops_per_token(model: ModelShape, job: TrainingJob) -> float:
     """Model flops of one trained token: forward, and backward at twice that; a frozen base has no weight gradients."""
-    forward = forward_flops_per_token(model, job.sequence_length)
-    return forward * (3.0 if job.trains_all else 2.0)
+    forward = forward_flops_per_token(model, job.mean_length or job.sequence_length)
+    return forward * (3.0 if job.trains_all else 1.0 if job.method == "frozen" else 2.0)
 
 
 def training_efficiency(model: ModelShape) -> Band:
@@ -85,18 +92,20 @@ def peak_flops(device: Device, *, fp8: bool = False) -> float | None:
 
 def training_tokens_per_second(model: ModelShape, job: TrainingJob, device: Device, gpus: int) -> Band | None:
     """Tokens per second of `gpus` devices at the efficiency of published runs; None where the peak is unknown."""
-    peak = peak_flops(device)
+    peak = device.peak("tf32") or device.peak("fp32") if job.regime.activation == FP32 else peak_flops(device)
     if peak is None:
         return None
     band = training_efficiency(model)
     flops = training_flops_per_token(model, job)
-    recompute = 1.0
-    rate = gpus * peak / flops / recompute
+    rate = gpus * peak / flops
+    slower = QUANTISED_BASE if job.base_format is not None and not job.trains_all else None
+    value, low, high = (1.0, 1.0, 1.0) if slower is None else (slower.value, slower.high, slower.low)
     return Band(
-        value=rate * band.value,
-        low=rate * band.low,
-        high=rate * band.high,
-        source=f"roofline: {flops:.3g} flop per token; {band.source}",
+        value=rate * band.value / value,
+        low=rate * band.low / low,
+        high=rate * band.high / high,
+        source=f"roofline: {flops:.3g} flop per token; {band.source}"
+        + (f"; {slower.source}" if slower else ""),
     )
 
 
