@@ -160,7 +160,8 @@ def fit(
         asked = workload.training
         if any(a.name == "training.global_batch" for a in assumed):
             step = layout.dp * layout.micro_batch
-            asked = replace(asked, global_batch=-(-asked.global_batch // step) * step)
+            least = step if asked.optimizer_in_backward else asked.global_batch
+            asked = replace(asked, global_batch=-(-least // step) * step)
             workload = replace(workload, training=asked)
         training = with_accumulation(asked, layout)
         answer = fit_training(

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from outgrow import catalog
+from outgrow import app, catalog
 from outgrow.layout import Layout
 from outgrow.physics.memory.host import load_bytes
 from outgrow.physics.memory.moments import Moment, micro_batch_tokens, stage_moments
+from outgrow.physics.memory.parameters import rank_parameters
 from outgrow.physics.memory.terms import Breakdown
 from outgrow.physics.memory.training import training_memory
 from outgrow.units import GIB
@@ -97,3 +98,43 @@ def test_loading_by_every_rank_multiplies_the_host_memory() -> None:
     assert one == 6 * model.parameters
     assert load_bytes(model, 8, full_per_rank=True) == 8 * one
     assert load_bytes(model, 8, full_per_rank=True, cast=False) == 8 * 2 * model.parameters
+
+
+def test_dualpipe_holds_the_stage_and_its_mirror() -> None:
+    model = catalog.model("llama-3.1-70b")
+    for stage in range(4):
+        plain = [rank_parameters(model, Layout(pp=4), s) for s in (stage, 3 - stage)]
+        both = rank_parameters(model, Layout(pp=4, schedule="dualpipe"), stage)
+        assert both.total == plain[0].total + plain[1].total
+        assert both.layer == max(p.layer for p in plain)
+    total = sum(rank_parameters(model, Layout(pp=4, schedule="dualpipe"), s).total for s in range(4))
+    assert total == pytest.approx(2 * model.parameters)
+
+
+def test_a_step_in_the_backward_pass_has_one_micro_batch() -> None:
+    result = app.fit(
+        "llama-3.1-8b",
+        on="h100-sxm",
+        job="training",
+        overrides=["training.optimizer_in_backward=true", "training.global_batch=8"],
+    )
+    assert result.value.fit.verdict == "illegal"
+    assert any("optimizer steps in the backward pass" in v.what for v in result.value.fit.violations)
+    free = app.fit(
+        "llama-3.1-8b", on="h100-sxm", job="training", overrides=["training.optimizer_in_backward=true"]
+    )
+    assert free.value.workload.training is not None
+    assert free.value.workload.training.accumulation == 1
+
+
+def test_a_sharded_step_in_the_backward_pass_counts_each_gradient_once() -> None:
+    layout = Layout(dp=8, sharding="zero3", recompute="full")
+    for moment in stage_moments(MODEL, TrainingJob(optimizer_in_backward=True), layout, 0):
+        names = terms(moment)
+        assert not ("gradients" in names and "unsharded gradients" in names)
+
+
+def test_batches_of_varying_length_never_need_less() -> None:
+    packed, padded = peak(batching="packed"), peak(batching="padded")
+    assert padded.needed_bytes >= packed.needed_bytes
+    assert padded.device.value >= packed.device.value

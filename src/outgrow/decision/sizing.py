@@ -83,7 +83,10 @@ def smallest_training(
             if gpus % ranks:
                 continue
             dp = gpus // ranks
-            batch = max(job.global_batch, dp * variant.micro_batch) if batch_is_free else job.global_batch
+            step = dp * variant.micro_batch
+            batch = job.global_batch
+            if batch_is_free:  # nobody gave one: the smallest that keeps every replica busy
+                batch = step if job.optimizer_in_backward else max(batch, step)
             if dp > max(1, batch // variant.micro_batch):
                 continue
             sharding = base.sharding if base.sharding != "none" else "zero3"

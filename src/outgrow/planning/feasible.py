@@ -233,6 +233,14 @@ def _batch(layout: Layout, job: TrainingJob | None, global_batch: int | None) ->
                 legal=f"a length that is a multiple of {2 * layout.cp}",
             )
         )
+    if job is not None and job.optimizer_in_backward and job.accumulation > 1:
+        found.append(
+            Violation(
+                severity="error",
+                what=f"the optimizer steps in the backward pass, and {job.accumulation} micro-batches are accumulated",
+                legal=f"a global batch of {layout.dp * layout.micro_batch}, or training.optimizer_in_backward=false",
+            )
+        )
     if global_batch is not None and global_batch % (layout.dp * layout.micro_batch):
         step = layout.dp * layout.micro_batch
         below, above = global_batch // step * step, -(-global_batch // step) * step

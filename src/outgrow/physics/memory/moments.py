@@ -305,7 +305,7 @@ class _Stage:
         share_expert = 1 / layout.expert_shards if layout.sharding in ("zero2", "zero3") else 1.0
         head = self.states.rank.head
         fresh_here = self.fresh and "parameters" not in job.offload
-        grown = regime.gradient * head * (share_dense if self.sharded else 1.0) if fresh_here else 0.0
+        grown = regime.gradient * head * share_dense if fresh_here else 0.0
         if not job.trains_all:
             grown = self.states.gradient_bytes
         recomputing = layout.recompute != "none" or "activations" in job.offload
@@ -358,7 +358,7 @@ class _Stage:
                 terms.append(
                     _term("gradients", grown, "state", f"{regime.gradient:g} B per trained parameter, so far")
                 )
-            elif job.optimizer_in_backward and not self.states.gradients_persist:
+            elif job.optimizer_in_backward and not self.states.gradients_persist and not self.sharded:
                 terms.append(
                     _term(
                         "gradients",

@@ -115,7 +115,7 @@ def with_overhead(
         allocated=_interval("allocated", allocated, "sum of tensors alive at the peak"),
         reserved=_interval("reserved", reserved, "allocated, allocator gap and idle cache"),
         device=_interval("device", device, "reserved, context and communicators", paged_bytes),
-        needed_bytes=allocated + (gap if not varying else 0.0) + outside, host_bytes=host_bytes, phases=phases,
+        needed_bytes=allocated + moving * o.rounding_share + outside, host_bytes=host_bytes, phases=phases,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outgrow.layout import Layout
 from outgrow.workload.mixers import LatentAttention, Mixer, ParallelMixers, SelfAttention
@@ -85,7 +85,28 @@ def layer_parameters(layer: Layer, hidden: int, layout: Layout) -> tuple[float, 
 
 
 def rank_parameters(model: ModelShape, layout: Layout, stage: int = 0) -> RankParameters:
-    """Parameters of one rank of a pipeline stage."""
+    """Parameters of one rank of a pipeline stage.
+
+    DualPipe feeds the pipeline from both ends: a rank holds its stage and the mirrored one (DeepSeek-V3 report, table 2).
+    """
+    own = _stage_parameters(model, layout, stage)
+    if layout.schedule != "dualpipe" or layout.pp == 1:
+        return own
+    other = _stage_parameters(model, layout, layout.pp - 1 - stage)
+    larger = max(own, other, key=lambda part: part.layer)
+    sums = {name: getattr(own, name) + getattr(other, name) for name in _SUMMED}
+    return replace(
+        larger,
+        expert_width=max(own.expert_width, other.expert_width),
+        extra_head_copy=own.extra_head_copy or other.extra_head_copy,
+        **sums,
+    )
+
+
+_SUMMED = ("blocks", "mixers", "experts", "vectors", "embedding", "head", "towers")
+
+
+def _stage_parameters(model: ModelShape, layout: Layout, stage: int) -> RankParameters:
     indices = layout.chunks(len(model.layers))[stage]
     first, last = stage == 0, stage == layout.pp - 1
     layers = [model.layers[i] for i in indices]
