@@ -236,3 +236,9 @@ def test_an_empty_pool() -> None:
         bytes=0, page_bytes=4096, group_layers=2, groups=(Group(kind="attention", window=0, page_tokens=16),), window_slack=0
     )  # fmt: skip
     assert (empty.pages, empty.tokens, empty.sequences(1)) == (0, 0, 0)
+
+
+def test_attention_beside_a_state_space_takes_pages_of_both_kinds() -> None:
+    division = pool(side_by_side(), GIB, tp=1, cache_bytes=2.0, block_tokens=16)
+    assert {group.kind for group in division.groups} == {"attention", "state"}
+    assert division.pages_of(1) == len(division.groups)

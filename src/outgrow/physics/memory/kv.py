@@ -196,7 +196,8 @@ def pool(model: ModelShape, size: float, *, tp: int, cache_bytes: float, block_t
         span = getattr(layer.mixer, "span", None) or 0
         if per_token:
             kinds["attention", span if hybrid else 0, per_token] += times
-        elif per_sequence:
+        # Attention and a recurrent mixer side by side are a layer of each kind.
+        if per_sequence and (not per_token or isinstance(layer.mixer, ParallelMixers)):
             kinds["state", 0, 0.0] += times
             state = max(state, per_sequence)
     widths = [width for _, _, width in kinds if width]
