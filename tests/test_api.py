@@ -161,3 +161,9 @@ def test_a_room_and_an_operation_do_not_share_a_name() -> None:
         p.stem for p in package.iterdir() if (p.suffix == ".py" or p.is_dir()) and not p.name.startswith("_")
     }
     assert rooms.isdisjoint(outgrow.__all__)
+
+
+def test_a_cluster_file_in_the_place_of_a_workload_is_told() -> None:
+    with pytest.raises(InputError, match="describes a cluster") as found:
+        outgrow.fit("examples/cluster-hgx.yaml", on="h100-sxm")
+    assert "--on" in found.value.hint

@@ -63,7 +63,14 @@ def _load(
             raise InputError(
                 "A workload file says what is to be done.", hint="leave out --for, or give a model's name"
             )
-        loaded = specfile.load_workload(path, overrides=overrides)
+        try:
+            loaded = specfile.load_workload(path, overrides=overrides)
+        except InputError as error:
+            if _is_cluster_file(error):
+                raise InputError(
+                    f"{what} describes a cluster.", hint="give it with --on, after a model or a workload file"
+                ) from None
+            raise
     else:
         if job is not None and job not in _STARTERS:
             raise InputError(f"No job is called {job!r}.", hint="one of " + ", ".join(JOB_KINDS))
@@ -88,6 +95,12 @@ def _load(
             0, Assumption(name="job", value="serving", why="--for says otherwise: training, lora, qlora")
         )
     return loaded.workload, model, tuple(assumed)
+
+
+def _is_cluster_file(error: InputError) -> bool:
+    """The faults of a workload file are the keys of a cluster file, and that it names no model."""
+    paths = {problem.path for problem in error.problems}
+    return "model" in paths and bool(paths & {"node", "device", "gpus", "nodes"})
 
 
 def _load_both(
