@@ -170,6 +170,7 @@ def fit(
     notes = [*assumed, *target.assumed]
     if workload.training is not None:
         layout, more = training_layout(workload.training, workload.layout, target.gpus)
+        _enough_layers(model, layout.pp, layout.vpp)
         asked = workload.training
         if any(a.name == "training.global_batch" for a in assumed):
             step = layout.dp * layout.micro_batch
@@ -189,6 +190,7 @@ def fit(
         notes += [*more, *_training_notes(workload, assumed)]
     else:
         assert workload.serving is not None  # noqa: S101 (Workload holds exactly one)
+        _enough_layers(model, workload.serving.pp)
         serving, more = serving_split(
             model,
             workload.serving,
@@ -249,6 +251,16 @@ def _within_context(workload: Workload, model: ModelShape) -> None:
                 path="serving.traffic", message=f"a request of input_tokens + output_tokens = {longest:,} is longer than {what}, {limit:,}"
             )  # fmt: skip
             raise InputError("The traffic does not fit the engine.", problems=[problem])
+
+
+def _enough_layers(model: ModelShape, pp: int, vpp: int = 1) -> None:
+    """Refuse more pipeline stages than there are layers, before anything is computed of them."""
+    layers = len(model.layers)
+    if pp * vpp > layers:
+        problem = Problem(
+            path="pp", message=f"{layers} layers cannot fill pp x vpp = {pp * vpp:,} chunks", hint=f"legal: pp x vpp <= {layers}"
+        )  # fmt: skip
+        raise InputError("The layout does not fit the model.", problems=[problem])
 
 
 def _training_notes(workload: Workload, assumed: Sequence[Assumption]) -> list[Assumption]:
@@ -341,8 +353,11 @@ def decide(
         )
     _within_context(workload, model)
     layout = Layout()
+    if workload.serving is not None:
+        _enough_layers(model, workload.serving.pp)
     if workload.training is not None:
         layout, more = training_layout(workload.training, workload.layout, 1)
+        _enough_layers(model, layout.pp, layout.vpp)
         notes += [*(a for a in more if a.name != "layout.micro_batch"), *_training_notes(workload, assumed)]
     free = any(a.name == "training.global_batch" for a in assumed)
     verdict = judge(workload, model, target, layout, batch_is_free=free)

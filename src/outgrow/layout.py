@@ -71,7 +71,8 @@ class Layout:
     def _relations(self) -> list[Problem]:
         problems = []
         if (self.dp * self.cp) % self.ep and (self.dp * self.cp * self.tp) % self.ep:
-            legal = [d for d in divisors(self.dp * self.cp * self.tp) if d <= 4096]
+            ranks = self.dp * self.cp * self.tp
+            legal = [d for d in range(1, 4097) if ranks % d == 0]
             problems.append(
                 Problem(
                     path="ep",

@@ -150,3 +150,38 @@ def test_five_gpus_train_with_the_batch_that_nobody_gave() -> None:
 def test_a_default_context_does_not_ask_for_a_second_gpu() -> None:
     assert outgrow.fit("llama-3.1-8b", on="rtx-4090").value.fit.fits
     assert verdict("llama-3.1-8b", on="rtx-4090").gpus == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "job", "settings"),
+    [
+        ("llama-3.1-8b", "training", ("layout.pp=1000000",)),
+        (
+            "llama-3.1-8b",
+            "training",
+            ("layout.dp=999983", "layout.tp=999979", "layout.cp=999961", "layout.ep=7"),
+        ),
+        ("llama-3.1-8b", "training", ("layout.tp=1000000",)),
+        (
+            "llama-3.1-8b",
+            "training",
+            ("training.global_batch=1000000000", "training.tokens=1e18", "budget.deadline=1s"),
+        ),
+        ("llama-3.1-8b", None, ("serving.pp=1000000",)),
+        ("llama-3.1-8b", None, ("serving.ep=1000000",)),
+        (CHAT, None, ("serving.traffic.requests_per_second=10000000", "growth.traffic=1000000")),
+    ],
+)
+def test_numbers_of_another_world_end_in_an_answer_or_a_refusal(
+    what: str, job: Any, settings: tuple[str, ...]
+) -> None:
+    for ask in (outgrow.fit, outgrow.decide):
+        try:
+            assert ask(what, on="h100-sxm", job=job, overrides=settings).value is not None
+        except InputError as error:
+            assert error.problems
+
+
+def test_more_stages_than_layers_are_refused_with_the_number() -> None:
+    with pytest.raises(InputError, match="32 layers cannot fill pp x vpp = 64 chunks"):
+        outgrow.fit("llama-3.1-8b", on="64xh100-sxm", job="training", overrides=["layout.pp=64"])
