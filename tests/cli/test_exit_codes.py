@@ -87,7 +87,7 @@ def test_a_layout_that_does_not_divide_is_a_no() -> None:
         (("fit", "nowhere/workload.yaml"), "no such file"),
         (("fit", "nowhere/config.json"), "no such file"),
         (("fit", "llama-3.1-8b", "--on", "nowhere/cluster.yaml"), "no such file"),
-        (("fit", "examples/cluster-hgx.yaml"), "model: is missing"),
+        (("fit", "examples/cluster-hgx.yaml"), "describes a cluster"),
         (("fit", "llama-3.1-8b", "--on", "examples/chat-8b.yaml"), "node"),
         (("fit", "./tests"), "config.json"),
         (("decide",), "Missing argument"),

