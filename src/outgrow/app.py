@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from outgrow import catalog, specfile
 from outgrow.cluster.cluster import Cluster
-from outgrow.decision.findings import findings
+from outgrow.decision.findings import findings, not_counted
 from outgrow.decision.fit import Fit, fit_serving, fit_training, takes_fp16
 from outgrow.decision.verdict import Verdict
 from outgrow.decision.verdict import decide as judge
@@ -362,11 +362,12 @@ def decide(
     free = any(a.name == "training.global_batch" for a in assumed)
     verdict = judge(workload, model, target, layout, batch_is_free=free)
     value = DecideAnswer(model=model, cluster=target, workload=workload, verdict=verdict)
-    findings = tuple(
+    thumbs = (
         Finding(severity="info", code="rule-of-thumb", message=a.rule_of_thumb)
         for a in verdict.answers
         if a.rule_of_thumb
     )
+    told = (*thumbs, *not_counted(workload))
     if verdict.gpus == 1:
         where = target.device.name
     elif verdict.gpus <= target.gpus_per_node:
@@ -374,7 +375,7 @@ def decide(
     else:
         where = f"{-(-verdict.gpus // target.gpus_per_node)}x{target.node.name}"
     return Result(
-        kind="decide", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=findings,
+        kind="decide", value=value, inputs=_inputs(workload, model, target), assumed=_once(notes), findings=told,
         sources=_sources(model, target), next=_command("fit", what, where, _job_kind(workload), overrides, verdict.settings),
     )  # fmt: skip
 

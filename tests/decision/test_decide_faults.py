@@ -185,3 +185,12 @@ def test_numbers_of_another_world_end_in_an_answer_or_a_refusal(
 def test_more_stages_than_layers_are_refused_with_the_number() -> None:
     with pytest.raises(InputError, match="32 layers cannot fill pp x vpp = 64 chunks"):
         outgrow.fit("llama-3.1-8b", on="64xh100-sxm", job="training", overrides=["layout.pp=64"])
+
+
+def test_what_is_given_and_changes_nothing_is_told() -> None:
+    result = outgrow.decide(
+        CHAT, on="h100-sxm", overrides=["budget.per_month=1", "serving.speculative_tokens=4"]
+    )
+    told = [f.message for f in result.findings if f.code == "not-counted"]
+    assert len(told) == 2
+    assert all(name in str(result) for name in ("budget.per_month", "serving.speculative_tokens"))

@@ -54,7 +54,22 @@ def findings(
         )
     if workload.serving is not None:
         found += _of_serving(model, workload.serving, fit)
-    return tuple(found)
+    return (*found, *not_counted(workload))
+
+
+def not_counted(workload: Workload) -> Iterator[Finding]:
+    """Inputs that were given and that no answer depends on."""
+    serving, budget, unused = workload.serving, workload.budget, []
+    if serving is not None and serving.speculative_tokens:
+        unused.append("serving.speculative_tokens (a draft takes weights, cache and time of its own)")
+    if serving is not None and serving.traffic is not None and serving.traffic.arrivals != "poisson":
+        unused.append("serving.traffic.arrivals (the closed form knows the mean and the peak)")
+    if budget.per_month is not None:
+        unused.append("budget.per_month (no prices are known)")
+    if budget.runs_per_month is not None:
+        unused.append("budget.runs_per_month (one run is judged)")
+    for name in unused:
+        yield _warning("not-counted", f"{name} is given and changes nothing here")
 
 
 def _note(code: str, message: str, hint: str = "") -> Finding:

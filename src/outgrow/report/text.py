@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from outgrow.evidence import Quantity
@@ -293,15 +294,9 @@ def _decide(result: Result[Any]) -> Iterator[Line]:
             verdict.horizon.text[0].upper() + verdict.horizon.text[1:] + ".", indent="  ", first=""
         )
     yield Line()
-    hidden = Result(
-        kind=result.kind,
-        value=value,
-        inputs=result.inputs,
-        assumed=result.assumed,
-        sources=result.sources,
-        next=result.next,
-    )
-    yield from _foot(hidden)
+    # Rules of thumb stand beside the answers that they belong to.
+    rest = tuple(f for f in result.findings if f.code != "rule-of-thumb")
+    yield from _foot(replace(result, findings=rest))
 
 
 def _decide_subject(value: Any) -> str:
