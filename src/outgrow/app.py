@@ -18,6 +18,7 @@ from outgrow.decision.verdict import decide as judge
 from outgrow.errors import InputError, MissingError, Problem, UnknownNameError, all_of
 from outgrow.evidence import Assumption, Finding, Source
 from outgrow.layout import Layout, replica_layout
+from outgrow.planning.feasible import unfilled_stages
 from outgrow.planning.usual import serving_split, training_layout, with_accumulation
 from outgrow.report.result import Result
 from outgrow.workload.model import ModelShape
@@ -57,14 +58,13 @@ def _load(
     what: str, job: JobKind | None, overrides: Sequence[str]
 ) -> tuple[Workload, ModelShape, tuple[Assumption, ...]]:
     """A workload file, or a model's name with a job of defaults."""
-    path = Path(what)
-    if path.suffix in (".yaml", ".yml"):
+    if _is_workload_file(what):
         if job is not None:
             raise InputError(
                 "A workload file says what is to be done.", hint="leave out --for, or give a model's name"
             )
         try:
-            loaded = specfile.load_workload(path, overrides=overrides)
+            loaded = specfile.load_workload(Path(what), overrides=overrides)
         except InputError as error:
             if _is_cluster_file(error):
                 raise InputError(
@@ -90,11 +90,15 @@ def _load(
             for line in model.assumed
         ),
     ]
-    if path.suffix not in (".yaml", ".yml") and job is None:
+    if not _is_workload_file(what) and job is None:
         assumed.insert(
             0, Assumption(name="job", value="serving", why="--for says otherwise: training, lora, qlora")
         )
     return loaded.workload, model, tuple(assumed)
+
+
+def _is_workload_file(what: str) -> bool:
+    return Path(what).suffix in (".yaml", ".yml")
 
 
 def _is_cluster_file(error: InputError) -> bool:
@@ -255,11 +259,9 @@ def _within_context(workload: Workload, model: ModelShape) -> None:
 
 def _enough_layers(model: ModelShape, pp: int, vpp: int = 1) -> None:
     """Refuse more pipeline stages than there are layers, before anything is computed of them."""
-    layers = len(model.layers)
-    if pp * vpp > layers:
-        problem = Problem(
-            path="pp", message=f"{layers} layers cannot fill pp x vpp = {pp * vpp:,} chunks", hint=f"legal: pp x vpp <= {layers}"
-        )  # fmt: skip
+    wrong = unfilled_stages(model, pp * vpp)
+    if wrong is not None:
+        problem = Problem(path="pp", message=wrong.what, hint=f"legal: {wrong.legal}")
         raise InputError("The layout does not fit the model.", problems=[problem])
 
 
@@ -299,7 +301,6 @@ def _inputs(workload: Workload, model: ModelShape, cluster: Cluster) -> dict[str
 
 def _after_fit(what: str, on: str, value: FitAnswer, overrides: Sequence[str]) -> str:
     """The next command, whole: with everything that was set, and with the first lever where it does not fit."""
-    is_file = what.endswith((".yaml", ".yml"))
     job = _job_kind(value.workload)
     verb, setting = "decide", ""
     if not value.fit.fits and value.fit.levers:
@@ -307,7 +308,7 @@ def _after_fit(what: str, on: str, value: FitAnswer, overrides: Sequence[str]) -
         verb, setting = "fit", first.setting
         if first.gpus > value.cluster.gpus:
             on = f"{first.gpus}x{value.cluster.device.name}"
-        if setting.startswith("training.method=") and not is_file:
+        if setting.startswith("training.method=") and not _is_workload_file(what):
             job, setting = setting.split("=")[1], ""
     return _command(verb, what, on, job, overrides, (setting,) if setting else ())
 
@@ -318,7 +319,7 @@ def _command(
     """A command that can be pasted: what was set before, unless one of the new settings replaces it."""
     replaced = {setting.split("=")[0] for setting in settings}
     words = ["outgrow", verb, what, "--on", on]
-    if job != "serving" and not what.endswith((".yaml", ".yml")):
+    if job != "serving" and not _is_workload_file(what):
         words += ["--for", job]
     for text in (*(o for o in overrides if o.split("=")[0].strip() not in replaced), *settings):
         words += ["--set", text]
@@ -393,12 +394,8 @@ class ExplainAnswer:
 def explain(term: str) -> Result[ExplainAnswer]:
     """What a word means here, and how the number behind it is computed."""
     import difflib
-    import tomllib
-    from importlib import resources
 
-    entries: dict[str, Any] = tomllib.loads(
-        resources.files("outgrow.catalog").joinpath("data/glossary.toml").read_text(encoding="utf-8")
-    )
+    entries = catalog.glossary()
     names = {
         _term_key(alias): name
         for name, entry in entries.items()

@@ -11,7 +11,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from outgrow.catalog import checkpoints
+from outgrow.catalog import checkpoints, packaged
 from outgrow.catalog.load import FOLDERS, library, use_overlay
 from outgrow.catalog.targets import target
 from outgrow.cluster.device import Device
@@ -28,6 +28,7 @@ __all__ = [
     "device",
     "explain_name",
     "fabric",
+    "glossary",
     "is_overlay",
     "model",
     "model_config",
@@ -97,6 +98,11 @@ def model(name: str) -> ModelShape:
     return resolve(
         model_config(name), name=slug, source=str(entry.get("source") or entry.get("hub_id") or "")
     )
+
+
+def glossary() -> dict[str, Any]:
+    """Every word that is explained: title, text, aliases, see."""
+    return packaged.table("glossary")
 
 
 def names(kind: str) -> tuple[str, ...]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-import tomllib
-from functools import lru_cache
-from importlib import resources
 from typing import Any, Final
+
+from outgrow.catalog import packaged
 
 _ENDS: Final = (
     re.compile(r"[-_.]([a-z0-9]+[-_][a-z0-9]+)\Z"),
@@ -15,10 +14,8 @@ _ENDS: Final = (
 )
 
 
-@lru_cache(maxsize=1)
 def _suffixes() -> dict[str, dict[str, Any]]:
-    text = resources.files("outgrow.catalog").joinpath("data/checkpoints.toml").read_text(encoding="utf-8")
-    suffixes: dict[str, dict[str, Any]] = tomllib.loads(text)["suffix"]
+    suffixes: dict[str, dict[str, Any]] = packaged.table("checkpoints")["suffix"]
     return suffixes
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
-from typing import Any
 
+from outgrow.catalog import packaged
 from outgrow.layout import Layout
 from outgrow.workload.model import ModelShape
 from outgrow.workload.training import TrainingJob, version_numbers
@@ -24,17 +21,10 @@ class Notice:
     source: str
 
 
-@lru_cache(maxsize=1)
-def _entries() -> list[dict[str, Any]]:
-    text = resources.files("outgrow.catalog").joinpath("data/compatibility.toml").read_text(encoding="utf-8")
-    entries: list[dict[str, Any]] = tomllib.loads(text)["notice"]
-    return entries
-
-
 def notices(model: ModelShape, job: TrainingJob, layout: Layout) -> tuple[Notice, ...]:
     """What is known of the versions that a job names."""
     found = []
-    for entry in _entries():
+    for entry in packaged.table("compatibility")["notice"]:
         version = job.version(entry["library"])
         if version is None or not _inside(version, entry["versions"]):
             continue

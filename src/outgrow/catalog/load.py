@@ -6,13 +6,11 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
-from outgrow.catalog import checkpoints
+from outgrow.catalog import checkpoints, packaged
 from outgrow.catalog.entries import SLUG, read_device, read_fabric, read_node
 from outgrow.catalog.lookup import How, Index
 from outgrow.cluster.device import Device
@@ -215,18 +213,13 @@ def _check_model(table: Mapping[str, Any], entry: Entry) -> list[Problem]:
     return problems
 
 
-@lru_cache(maxsize=1)
-def _packaged() -> Traversable:
-    return files("outgrow.catalog") / "data"
-
-
 _current: list[Library] = []
 
 
 def library() -> Library:
     """The library in use."""
     if not _current:
-        _current.append(Library(roots=((_packaged(), False),)))
+        _current.append(Library(roots=((packaged.folder(), False),)))
     return _current[0]
 
 
@@ -237,12 +230,12 @@ def use_overlay(path: str | Path | None) -> None:
     read now: raises `InputError` with every fault of every file, and then nothing changes.
     """
     if path is None:
-        _current[:] = [Library(roots=((_packaged(), False),))]
+        _current[:] = [Library(roots=((packaged.folder(), False),))]
         return
     folder = Path(path)
     if not folder.is_dir():
         raise InputError(f"The overlay {str(path)!r} is not a folder.")
-    candidate = Library(roots=((folder, True), (_packaged(), False)))
+    candidate = Library(roots=((folder, True), (packaged.folder(), False)))
     problems = [*_stray(folder), *candidate.check(overlay_only=True)]
     if problems:
         raise InputError("The overlay of the catalogue has faults.", problems=problems)

@@ -186,6 +186,18 @@ def _experts(model: ModelShape, layout: Layout) -> list[Violation]:
     return []
 
 
+def unfilled_stages(model: ModelShape, chunks: int) -> Violation | None:
+    """More pipeline chunks (pp x vpp) than there are layers."""
+    layers = len(model.layers)
+    if chunks <= layers:
+        return None
+    return Violation(
+        severity="error",
+        what=f"{layers} layers cannot fill pp x vpp = {chunks} chunks",
+        legal=f"pp x vpp <= {layers}",
+    )
+
+
 def _pipeline(model: ModelShape, layout: Layout, *, even: bool) -> list[Violation]:
     # Engines hand out the layers that are left over; training frameworks want equal stages or to be told the sizes.
     layers, chunks = len(model.layers), layout.pp * layout.vpp
@@ -203,14 +215,8 @@ def _pipeline(model: ModelShape, layout: Layout, *, even: bool) -> list[Violatio
         return []
     if chunks == 1:
         return []
-    if layers < chunks:
-        return [
-            Violation(
-                severity="error",
-                what=f"{layers} layers cannot fill pp x vpp = {chunks} chunks",
-                legal=f"pp x vpp <= {layers}",
-            )
-        ]
+    if (wrong := unfilled_stages(model, chunks)) is not None:
+        return [wrong]
     if even and layers % chunks:
         whole = [d for d in divisors(layers) if layers % (d * layout.vpp) == 0]
         base, rest = divmod(layers, chunks)

@@ -48,15 +48,10 @@ def micro_batch_tokens(job: TrainingJob, layout: Layout) -> float:
 
 def stage_moments(model: ModelShape, job: TrainingJob, layout: Layout, stage: int) -> list[Moment]:
     """Every candidate for the peak of one stage."""
-    return _Stage(model, job, layout, stage).moments()
+    return Stage(model, job, layout, stage).moments()
 
 
-def kept_activations(model: ModelShape, job: TrainingJob, layout: Layout, stage: int) -> float:
-    """Bytes that one micro-batch leaves for the backward pass, before any offloading."""
-    return sum(_Stage(model, job, layout, stage).kept_of_layers())
-
-
-class _Stage:
+class Stage:
     """One stage's sizes, and the moments made of them."""
 
     def __init__(self, model: ModelShape, job: TrainingJob, layout: Layout, stage: int) -> None:
@@ -90,6 +85,7 @@ class _Stage:
     # -- sizes
 
     def kept_of_layers(self) -> list[float]:
+        """Bytes that one micro-batch leaves of each layer for the backward pass, before any offloading."""
         return [a.kept * self.tokens for a in self.acts]
 
     def kept(self) -> list[float]:

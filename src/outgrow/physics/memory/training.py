@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from outgrow.layout import Layout
-from outgrow.physics.memory.moments import kept_activations, stage_moments
+from outgrow.physics.memory.moments import Stage
 from outgrow.physics.memory.overhead import Overhead, with_overhead
-from outgrow.physics.memory.states import training_states
 from outgrow.physics.memory.terms import Breakdown, Phase
 from outgrow.workload.model import ModelShape
 from outgrow.workload.training import TrainingJob
@@ -30,12 +29,12 @@ def worst(breakdowns: tuple[Breakdown, ...]) -> Breakdown:
 def _stage(
     model: ModelShape, job: TrainingJob, layout: Layout, stage: int, overhead: Overhead | None, capacity_bytes: float | None
 ) -> Breakdown:  # fmt: skip
-    moments = stage_moments(model, job, layout, stage)
+    sizes = Stage(model, job, layout, stage)
+    moments, states = sizes.moments(), sizes.states
     peak = max(moments, key=lambda m: m.total)
-    states = training_states(model, job, layout, stage)
     host = states.host_bytes
     if "activations" in job.offload:
-        host += kept_activations(model, job, layout, stage) * layout.in_flight(stage, job.accumulation)
+        host += sum(sizes.kept_of_layers()) * sizes.in_flight
     phases: dict[Phase, float] = {}
     largest: dict[str, float] = {}
     for moment in moments:
