@@ -110,6 +110,11 @@ def format_seconds(value: float) -> str:
     return "never"
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 GPU", "3 GPUs"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def format_percent(fraction: float, *, digits: int = 1) -> str:
     """0.188 -> "18.8 %"."""
     return f"{fraction * 100:.{digits}f} %"

@@ -143,6 +143,11 @@ class Device:
         return None if figure is None else figure.value
 
     @property
+    def is_a100(self) -> bool:
+        """An A100 of any form: engines give it the defaults of smaller devices."""
+        return "a100" in self.name
+
+    @property
     def supports_fp8(self) -> bool:
         """It computes in fp8: compute capability 8.9 and later, or a stated fp8 peak elsewhere."""
         return self.capability >= (8, 9) if self.capability else self.peaks.fp8 is not None

@@ -91,8 +91,7 @@ def _violations(fit: Fit) -> Iterator[Finding]:
 
 
 def _of_training(model: ModelShape, job: TrainingJob, layout: Layout, fit: Fit) -> Iterator[Finding]:
-    gradient = 0.0 if job.optimizer_in_backward else job.regime.gradient
-    per = job.regime.parameter + gradient + job.regime.master + job.regime.state * job.states
+    per = job.bytes_per_parameter
     if job.trains_all and per >= MANY_BYTES:
         yield _note(
             "bytes-per-parameter",

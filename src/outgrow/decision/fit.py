@@ -10,7 +10,6 @@ from outgrow.cluster.device import Device
 from outgrow.decision.levers import SHORT_REQUEST, Lever, serving_levers, training_levers
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout, replica_layout
-from outgrow.physics.memory.overhead import INTERVALS
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.physics.memory.terms import Breakdown, Term
 from outgrow.physics.memory.training import training_memory, worst
@@ -119,14 +118,6 @@ def fit_training(
     if layout.stage_layers is not None and sum(layout.stage_layers) != len(model.layers):
         layout = replace(layout, stage_layers=None)
     peak = _peak(model, job, layout, capacity.value)
-    bounds = INTERVALS["allocated"]
-    needed = Quantity(
-        value=peak.needed_bytes,
-        unit="byte",
-        low=peak.needed_bytes * bounds.low,
-        high=peak.needed_bytes * bounds.high,
-        source="allocated, allocator gap, context and communicators",
-    )
 
     def fits(candidate: TrainingJob, plan: Layout) -> bool:
         return _peak(model, candidate, plan, capacity.value).needed_bytes <= capacity.value
@@ -149,8 +140,8 @@ def fit_training(
         ),
     )
     return Fit(
-        verdict=_verdict(needed, capacity.value, any(v.severity == "error" for v in found)),
-        capacity=capacity, needed=needed, allocated=peak.allocated, reserved=peak.reserved, device=peak.device,
+        verdict=_verdict(peak.needed, capacity.value, any(v.severity == "error" for v in found)),
+        capacity=capacity, needed=peak.needed, allocated=peak.allocated, reserved=peak.reserved, device=peak.device,
         terms=peak.terms, free_bytes=capacity.value - peak.needed_bytes, phase=peak.phase, stage=peak.stage,
         host_bytes=peak.host_bytes, limits=limits, levers=training_levers(model, job, layout, capacity.value), violations=found,
     )  # fmt: skip
@@ -173,10 +164,9 @@ def takes_fp16(model: ModelShape, job: ServingJob, device: Device) -> bool:
 def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
     """Whether an engine starts with this model, and what its cache holds."""
     capacity = _capacity(device)
-    is_a100 = "a100" in device.name
 
     def memory(candidate: ServingJob) -> ServingMemory:
-        return serving_memory(model, candidate, device_bytes=capacity.value, is_a100=is_a100)
+        return serving_memory(model, candidate, device_bytes=capacity.value, is_a100=device.is_a100)
 
     answer = memory(job)
     layout = replica_layout(job)
@@ -227,6 +217,7 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
         if answer.cache_bytes > 0
         else None
     )
+    at_once = answer.sequences(mean)
     limits: tuple[Limit, ...]
     own, tried = longest == model.max_positions, longest == LONGEST
     limits = (
@@ -242,7 +233,7 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
         ),
         Limit(
             name="requests at once",
-            value=int(answer.sequences(mean)) if answer.sequences(mean) != float("inf") else None,
+            value=int(at_once) if at_once != float("inf") else None,
             unit="requests",
             note=f"of {mean:,} tokens each, per replica",
         ),
@@ -263,5 +254,5 @@ def fit_serving(model: ModelShape, job: ServingJob, device: Device) -> Fit:
         free_bytes=limit - needed_value, phase="serving", stage=answer.stage, host_bytes=0.0, limits=limits,
         levers=serving_levers(model, job, memory, answer, device), violations=found, cache_tokens=answer.cache_tokens,
         cache_bytes_per_token=answer.cost.charged_per_token, context_length=answer.context_length,
-        concurrency=answer.sequences(mean),
+        concurrency=at_once,
     )  # fmt: skip

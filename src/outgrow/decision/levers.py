@@ -265,11 +265,9 @@ def serving_levers(
     levers = []
     for name, setting, cost, changed in candidates:
         answer = memory(changed)
-        # A cache in a narrower format is worth the tokens that it adds, in bytes of today's format.
+        # A cache in a narrower format, or split wider, is worth the tokens that it adds, in bytes of today's.
         worth = answer.cache_bytes
-        if changed.cache != job.cache and answer.cost.charged_per_token:
-            worth *= base.cost.charged_per_token / answer.cost.charged_per_token
-        if changed.tp != job.tp and answer.cost.charged_per_token:
+        if answer.cost.charged_per_token:
             worth *= base.cost.charged_per_token / answer.cost.charged_per_token
         saved = worth - base.cache_bytes
         if saved > SMALLEST_WORTH * base.device_bytes:

@@ -11,8 +11,7 @@ from outgrow.decision.sizing import TARGET_UTILISATION, InTime, Placement, Repli
 from outgrow.evidence import Quantity
 from outgrow.layout import Layout
 from outgrow.physics.compute import Band, training_tokens_per_second
-from outgrow.physics.memory.overhead import INTERVALS
-from outgrow.units import format_bytes, format_count, format_percent, format_seconds
+from outgrow.units import counted, format_bytes, format_percent, format_seconds
 from outgrow.workload.model import ModelShape
 from outgrow.workload.training import TrainingJob
 from outgrow.workload.workload import Workload
@@ -47,6 +46,17 @@ def _quantity(band: Band, unit: str) -> Quantity:
     return Quantity(value=band.value, unit=unit, low=band.low, high=band.high, source=band.source)
 
 
+def _run_seconds(tokens: float, rate: Band, times: int = 1) -> Quantity:
+    """Time of a run at a rate, or at several times it."""
+    return Quantity(
+        value=tokens / (rate.value * times),
+        unit="s",
+        low=tokens / (rate.high * times),
+        high=tokens / (rate.low * times),
+        source=rate.source,
+    )
+
+
 def fits(workload: Workload, model: ModelShape, cluster: Cluster, sizes: Sizes) -> Answer:
     """Does it fit in one GPU, one node, or more?"""
     title = "does it fit one GPU"
@@ -63,14 +73,7 @@ def fits(workload: Workload, model: ModelShape, cluster: Cluster, sizes: Sizes) 
                 how="memory of every rank, all states sharded, over tp of one machine",
                 impossible=True,
             )
-        band = INTERVALS["allocated"]
-        need = Quantity(
-            value=place.peak.needed_bytes,
-            unit="byte",
-            low=place.peak.needed_bytes * band.low,
-            high=place.peak.needed_bytes * band.high,
-            source="memory model, per rank",
-        )
+        need = place.peak.needed
         verb = "yes" if place.gpus == 1 else "no"
         largest = max(place.peak.terms, key=lambda t: t.bytes)
         text = f"{verb}: {place.gpus} × {device.title} is the smallest that fits ({layout_words(place.layout)}); {format_bytes(need.value)} of {format_bytes(capacity)} per GPU, most of it {largest.name}"
@@ -125,8 +128,7 @@ def _training_thumb(model: ModelShape, job: TrainingJob) -> str:
             if model.parameters > 60e9
             else ""
         )
-    regime = job.regime
-    per = regime.parameter + regime.gradient + regime.master + regime.state * job.states
+    per = job.bytes_per_parameter
     return f"guides add 20 to 40 % to the weights for training: it is {per:g} bytes per parameter, {per / 2:.0f} times the 16-bit weights, before activations"
 
 
@@ -156,13 +158,7 @@ def fast_enough(workload: Workload, model: ModelShape, cluster: Cluster, sizes: 
             applies=False,
         )
     gpus = sizes.placement.gpus if sizes.placement is not None else 1
-    seconds = Quantity(
-        value=job.tokens / (one.value * gpus),
-        unit="s",
-        low=job.tokens / (one.high * gpus),
-        high=job.tokens / (one.low * gpus),
-        source=one.source,
-    )
+    seconds = _run_seconds(job.tokens, one, gpus)
     if deadline is None:
         text = f"{format_seconds(seconds.value)} on the {gpus} that fit ({format_seconds(seconds.low)} to {format_seconds(seconds.high)}); no deadline is given"
         return Answer(
@@ -181,13 +177,7 @@ def fast_enough(workload: Workload, model: ModelShape, cluster: Cluster, sizes: 
         return None
     count = max(needed.gpus, gpus)
     rate = training_tokens_per_second(model, job, cluster.device, count) or one
-    run = Quantity(
-        value=job.tokens / rate.value,
-        unit="s",
-        low=job.tokens / rate.high,
-        high=job.tokens / rate.low,
-        source=rate.source,
-    )
+    run = _run_seconds(job.tokens, rate)
     alone = job.tokens / one.value
     verb = "yes on one" if count == 1 else "no" if gpus == 1 else "not on one"
     if needed.limited_by_batch:
@@ -234,8 +224,7 @@ def traffic(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer | None
         peak = asked.requests_per_second * asked.peak_factor
         planned = per.value * TARGET_UTILISATION
         load = f"{peak:,.4g}/s at the peak; one replica carries {planned:,.3g}/s ({format_percent(TARGET_UTILISATION, digits=0)} of the {per.value:,.3g}/s at which it saturates, {per.low:,.3g} to {per.high:,.3g})"
-    size = f"{found.gpus} GPU{'s' if found.gpus > 1 else ''}"
-    text = f"{'yes on one' if gpus == 1 else 'no'}: {load}: {expected} replica{'s' if expected > 1 else ''} of {size} ({low} to {high})"
+    text = f"{'yes on one' if gpus == 1 else 'no'}: {load}: {counted(expected, 'replica')} of {counted(found.gpus, 'GPU')} ({low} to {high})"
     return Answer(
         question="traffic", title=title, scale=scale_of(gpus, cluster.gpus_per_node), gpus=gpus, text=text,
         how=f"Little's law on a roofline step at {found.concurrency:,.0f} requests in flight; a closed form, not a simulation of the queue",
@@ -317,17 +306,11 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
     """May it go down?"""
     title = "may it go down"
     target = workload.availability.target
-    need = (
-        sizes.replica.gpus
-        if sizes.replica is not None
-        else sizes.placement.gpus
-        if sizes.placement is not None
-        else 1
-    )
-    count = sizes.replicas[1] if sizes.replicas is not None else 1
-    mean = GPU_HOURS_BETWEEN_FAILURES
     if workload.training is not None:
         return _interrupted(workload, sizes)
+    need = 1 if sizes.replica is None else sizes.replica.gpus
+    count = sizes.replicas[1] if sizes.replicas is not None else 1
+    mean = GPU_HOURS_BETWEEN_FAILURES
     reload = workload.availability.reload_seconds / 3600
     failures = need * count * HOURS_PER_YEAR / mean.value
     alone = 1 - need * reload / mean.value
@@ -336,7 +319,7 @@ def downtime(workload: Workload, cluster: Cluster, sizes: Sizes) -> Answer:
             question="downtime",
             title=title,
             scale="single-gpu",
-            text=f"a restart is acceptable; expect {failures:.2g} failures a year of {need * count} GPU{'s' if need * count > 1 else ''}",
+            text=f"a restart is acceptable; expect {failures:.2g} failures a year of {counted(need * count, 'GPU')}",
             how=mean.source,
             applies=False,
         )
@@ -387,7 +370,7 @@ def _interrupted(workload: Workload, sizes: Sizes) -> Answer:
         hours = job.tokens / sizes.in_time.rate.value / 3600
     expected = gpus * hours / mean.value
     text = (
-        f"a run starts again from its last checkpoint; {expected:.2g} failures are expected in one run of {gpus} GPU{'s' if gpus > 1 else ''}"
+        f"a run starts again from its last checkpoint; {expected:.2g} failures are expected in one run of {counted(gpus, 'GPU')}"
         if hours
         else "a run starts again from its last checkpoint"
     )
@@ -463,8 +446,3 @@ def operations(workload: Workload, scale_gpus: int, cluster: Cluster) -> Answer:
         how="as given",
         confidence="medium",
     )
-
-
-def tokens_text(value: float) -> str:
-    """Tokens for people."""
-    return f"{format_count(value)} tokens"

@@ -180,9 +180,7 @@ def replica(model: ModelShape, job: ServingJob, cluster: Cluster, *, tp: int, pp
     if traffic is None:
         return None
     changed = replace(job, tp=tp, pp=pp, max_model_len=context_needed(model, job))
-    memory = serving_memory(
-        model, changed, device_bytes=device.torch_memory.value, is_a100="a100" in device.name
-    )
+    memory = serving_memory(model, changed, device_bytes=device.torch_memory.value, is_a100=device.is_a100)
     mean = traffic.input_tokens + traffic.output_tokens / 2
     wide = changed.gpus // pp  # GPUs that work on one layer
     held = memory.sequences(traffic.input_tokens + traffic.output_tokens) * (wide // tp)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from outgrow.cluster.cluster import Cluster
 from outgrow.decision import questions
@@ -17,10 +18,13 @@ from outgrow.decision.sizing import (
     smallest_training,
 )
 from outgrow.layout import Layout
+from outgrow.units import counted
 from outgrow.workload.model import ModelShape
-from outgrow.workload.serving import Traffic
+from outgrow.workload.serving import ServingJob, Traffic
+from outgrow.workload.training import TrainingJob
 from outgrow.workload.workload import Workload
 
+SHOWN_FLIPS = 6
 _SOME_TRAFFIC = Traffic()
 """Where no traffic is given, one request of the default lengths still must fit."""
 
@@ -244,100 +248,65 @@ def _flips(
     again: Callable[[Workload, ModelShape], Verdict],
 ) -> tuple[Flip, ...]:
     """Single changes of the workload that change the scale or the number of GPUs."""
-    candidates: list[tuple[str, Workload]] = []
-    job, serving = workload.training, workload.serving
-    if job is not None:
-        if job.loss in ("plain", "plain-shifted"):
-            candidates.append(("fused loss", replace(workload, training=replace(job, loss="fused"))))
-        if job.trains_all:
-            candidates.append(
-                ("LoRA instead of full fine-tuning", replace(workload, training=replace(job, method="lora")))
-            )
-            candidates.append(
-                (
-                    "QLoRA instead of full fine-tuning",
-                    replace(workload, training=replace(job, method="qlora")),
-                )
-            )
-            candidates.append(
-                ("all states in bf16", replace(workload, training=replace(job, precision="bf16")))
-            )
-        elif job.base_format is None:
-            candidates.append(
-                ("a 4-bit base (QLoRA)", replace(workload, training=replace(job, method="qlora")))
-            )
-            candidates.append(("full fine-tuning", replace(workload, training=replace(job, method="full"))))
-        else:
-            candidates.append(("full fine-tuning", replace(workload, training=replace(job, method="full"))))
-        if workload.budget.deadline_seconds is not None:
-            for times in (2.0, 4.0, 0.5):
-                what = f"{times:g} times the deadline" if times > 1 else "half the deadline"
-                candidates.append(
-                    (
-                        what,
-                        replace(
-                            workload,
-                            budget=replace(
-                                workload.budget, deadline_seconds=workload.budget.deadline_seconds * times
-                            ),
-                        ),
-                    )
-                )
-        candidates.append(
-            (
-                "4 times the sequence",
-                replace(workload, training=replace(job, sequence_length=job.sequence_length * 4)),
-            )
-        )
-    if serving is not None:
-        if serving.weights is None:
-            candidates.append(("fp8 weights", replace(workload, serving=replace(serving, weights="fp8"))))
-            candidates.append(("4-bit weights", replace(workload, serving=replace(serving, weights="awq"))))
-        if serving.cache == "auto" and cluster.device.stores_fp8:
-            candidates.append(("cache in fp8", replace(workload, serving=replace(serving, cache="fp8"))))
-        if serving.traffic is not None and serving.traffic.requests_per_second is not None:
-            for times in (0.25, 0.5, 2.0, 4.0, 10.0):
-                busier = replace(
-                    serving.traffic, requests_per_second=serving.traffic.requests_per_second * times
-                )
-                candidates.append(
-                    (
-                        f"{times:g} times the traffic",
-                        replace(workload, serving=replace(serving, traffic=busier)),
-                    )
-                )
-    if serving is None:
-        pass
-    elif workload.availability.target is not None:
-        candidates.append(
-            (
-                "a restart is acceptable",
-                replace(workload, availability=replace(workload.availability, target=None)),
-            )
-        )
-    else:
-        candidates.append(
-            (
-                "99.9 % availability",
-                replace(workload, availability=replace(workload.availability, target=0.999)),
-            )
-        )
     flips = []
-    for change, other in candidates:
+    for change, other in _changes(workload, cluster):
         then = again(other, model)
         if then.impossible:
             if not today.impossible:
                 flips.append(Flip(change=change, then=then.name))
-            continue
-        if then.scale != today.scale or today.impossible:
-            flips.append(
-                Flip(change=change, then=f"{then.name}, {then.gpus} GPU{'s' if then.gpus > 1 else ''}")
-            )
+        elif then.scale != today.scale or today.impossible:
+            flips.append(Flip(change=change, then=f"{then.name}, {counted(then.gpus, 'GPU')}"))
         elif then.gpus != today.gpus and (then.gpus <= today.gpus / 2 or then.gpus >= 2 * today.gpus):
-            flips.append(
-                Flip(
-                    change=change,
-                    then=f"{then.gpus} GPU{'s' if then.gpus > 1 else ''} instead of {today.gpus}",
-                )
+            flips.append(Flip(change=change, then=f"{counted(then.gpus, 'GPU')} instead of {today.gpus}"))
+    return tuple(flips[:SHOWN_FLIPS])
+
+
+def _changes(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Workload]]:
+    """What people would try next, one change at a time."""
+    if workload.training is not None:
+        yield from _training_changes(workload, workload.training)
+    if workload.serving is not None:
+        yield from _serving_changes(workload, workload.serving, cluster)
+
+
+def _training_changes(workload: Workload, job: TrainingJob) -> Iterator[tuple[str, Workload]]:
+    def trained(**changes: Any) -> Workload:
+        return replace(workload, training=replace(job, **changes))
+
+    if job.loss in ("plain", "plain-shifted"):
+        yield "fused loss", trained(loss="fused")
+    if job.trains_all:
+        yield "LoRA instead of full fine-tuning", trained(method="lora")
+        yield "QLoRA instead of full fine-tuning", trained(method="qlora")
+        yield "all states in bf16", trained(precision="bf16")
+    else:
+        if job.base_format is None:
+            yield "a 4-bit base (QLoRA)", trained(method="qlora")
+        yield "full fine-tuning", trained(method="full")
+    deadline = workload.budget.deadline_seconds
+    if deadline is not None:
+        for times in (2.0, 4.0, 0.5):
+            what = f"{times:g} times the deadline" if times > 1 else "half the deadline"
+            yield what, replace(workload, budget=replace(workload.budget, deadline_seconds=deadline * times))
+    yield "4 times the sequence", trained(sequence_length=job.sequence_length * 4)
+
+
+def _serving_changes(workload: Workload, job: ServingJob, cluster: Cluster) -> Iterator[tuple[str, Workload]]:
+    def served(**changes: Any) -> Workload:
+        return replace(workload, serving=replace(job, **changes))
+
+    if job.weights is None:
+        yield "fp8 weights", served(weights="fp8")
+        yield "4-bit weights", served(weights="awq")
+    if job.cache == "auto" and cluster.device.stores_fp8:
+        yield "cache in fp8", served(cache="fp8")
+    if job.traffic is not None and job.traffic.requests_per_second is not None:
+        rate = job.traffic.requests_per_second
+        for times in (0.25, 0.5, 2.0, 4.0, 10.0):
+            yield (
+                f"{times:g} times the traffic",
+                served(traffic=replace(job.traffic, requests_per_second=rate * times)),
             )
-    return tuple(flips[:6])
+    asked = workload.availability.target is not None
+    what, target = ("a restart is acceptable", None) if asked else ("99.9 % availability", 0.999)
+    yield what, replace(workload, availability=replace(workload.availability, target=target))

@@ -10,9 +10,11 @@ from outgrow.evidence import Quantity
 from outgrow.physics.memory.serving import stored_format
 from outgrow.report.lines import WIDTH, Line, Role, bar, columns, plain_text, wrapped
 from outgrow.report.result import Result
-from outgrow.units import MIB, format_bytes, format_count, format_percent
+from outgrow.units import MIB, counted, format_bytes, format_count, format_percent
 
 BAR = 26
+LONGEST_CELL = 30
+"""Characters of a fact that still stand in a column; longer ones are paragraphs."""
 SHOWN_LEVERS = 6
 _VERDICTS: dict[str, tuple[str, Role]] = {
     "fits": ("Fits", "good"), "fits-barely": ("Fits, but close: the upper bound does not", "warn"),
@@ -262,7 +264,7 @@ def _decide(result: Result[Any]) -> Iterator[Line]:
         )
         yield from wrapped(words, role="bad")
     else:
-        size = f"{verdict.gpus} GPU{'s' if verdict.gpus > 1 else ''}" + (
+        size = counted(verdict.gpus, "GPU") + (
             f" on at least {verdict.nodes} machines" if verdict.nodes > 1 else ""
         )
         yield from wrapped(
@@ -352,15 +354,16 @@ def _facts(result: Result[Any]) -> Iterator[Line]:
     from outgrow.report.facts import facts
 
     value = result.value
+    found = list(facts(value))
     yield Line(f"{value.title} ({value.name})", "title")
-    figures: list[tuple[str, ...]] = [(f.name, f.text, f.kind) for f in facts(value) if len(f.text) <= 30]
+    figures: list[tuple[str, ...]] = [(f.name, f.text, f.kind) for f in found if len(f.text) <= LONGEST_CELL]
     yield from columns(figures, aligns="<<<")
-    for fact in facts(value):
-        if len(fact.text) > 30:
+    for fact in found:
+        if len(fact.text) > LONGEST_CELL:
             yield from wrapped(f"{fact.name}: {fact.text}", indent="    ", first="  ")
     for trap in value.traps:
         yield from wrapped(f"Trap: {trap}", indent="  ", first="", role="warn")
-    for source in sorted({f.source for f in facts(value) if f.source}):
+    for source in sorted({f.source for f in found if f.source}):
         yield from wrapped(f"Source: {source}", indent="  ", first="", role="dim")
 
 

@@ -72,7 +72,6 @@ class Recipe:
     job: dict[str, Any] = field(default_factory=dict)
     layout: dict[str, Any] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
-    evaluation: dict[str, Any] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
 
 
@@ -92,7 +91,7 @@ def recipe_for(row: Mapping[str, str]) -> Recipe:
     result = Recipe()
     for recipe in _recipes():
         if all(pattern.search(row.get(column, "")) for column, pattern in recipe["match"].items()):
-            for part in ("job", "layout", "model", "evaluation"):
+            for part in ("job", "layout", "model"):
                 getattr(result, part).update(recipe.get(part, {}))
             result.sources.append(recipe["source"])
     return result

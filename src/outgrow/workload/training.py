@@ -251,6 +251,12 @@ class TrainingJob:
         return self.method == "full"
 
     @property
+    def bytes_per_parameter(self) -> float:
+        """Bytes of states per trained parameter before activations; gradients only where they outlive a layer."""
+        gradient = 0.0 if self.optimizer_in_backward else self.regime.gradient
+        return self.regime.parameter + gradient + self.regime.master + self.regime.state * self.states
+
+    @property
     def states(self) -> float:
         """Optimizer moments per trained parameter, in units of `Precision.state`."""
         return OPTIMIZER_MOMENTS[self.optimizer]

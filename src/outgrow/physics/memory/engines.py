@@ -43,7 +43,6 @@ class EngineBudget:
     """What the profile run needs beside its largest operation."""
     non_torch_bytes: float
     graph_bytes: float
-    sampler_on_one_rank: bool
     all_logits: bool = False
     """The profile run computes logits of every token and does not sample (V1 before 0.8)."""
     keeps_reduced_inputs: bool = False
@@ -101,7 +100,7 @@ def engine_budget(
                 memory_fraction=job.memory_fraction or 0.9, max_batched_tokens=job.max_batched_tokens or 8192,
                 max_sequences=job.max_sequences or 2048, block_tokens=job.block_tokens or 32, sampler_bytes=4.0,
                 profile_extra_bytes=0.0, non_torch_bytes=CONTEXT_BYTES + communication_bytes(job.tp),
-                graph_bytes=0.0, sampler_on_one_rank=False, fraction_of="remaining",
+                graph_bytes=0.0, fraction_of="remaining",
             )  # fmt: skip
 
 
@@ -157,7 +156,6 @@ def _vllm(
         profile_extra_bytes=0.0 if version < (0, 8) else 50 * MIB,
         non_torch_bytes=0.1 * GIB + communication + (context_bytes(device_bytes) if charges_context else 0.0),
         graph_bytes=graph_bytes(sequences) if version >= (0, 21) and not job.enforce_eager else 0.0,
-        sampler_on_one_rank=version < (0, 8),
         all_logits=early_v1,
         keeps_reduced_inputs=version < (0, 4),
         tables_everywhere=version < (0, 5, 3),
@@ -183,6 +181,6 @@ def _sglang(job: ServingJob, device_bytes: float, *, multimodal: bool) -> Engine
     return EngineBudget(
         memory_fraction=fraction, max_batched_tokens=chunk, max_sequences=job.max_sequences or 2 * graphs,
         block_tokens=job.block_tokens or 1, sampler_bytes=FUSED_SAMPLER, profile_extra_bytes=0.0,
-        non_torch_bytes=CONTEXT_BYTES + communication_bytes(job.tp), graph_bytes=0.0, sampler_on_one_rank=False,
+        non_torch_bytes=CONTEXT_BYTES + communication_bytes(job.tp), graph_bytes=0.0,
         fraction_of="available",
     )  # fmt: skip

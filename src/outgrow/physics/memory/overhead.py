@@ -115,7 +115,9 @@ def with_overhead(
         allocated=_interval("allocated", allocated, "sum of tensors alive at the peak"),
         reserved=_interval("reserved", reserved, "allocated, allocator gap and idle cache"),
         device=_interval("device", device, "reserved, context and communicators", paged_bytes),
-        needed_bytes=allocated + moving * o.rounding_share + outside, host_bytes=host_bytes, phases=phases,
+        needed=_interval(
+            "allocated", allocated + moving * o.rounding_share + outside, "allocated, allocator gap, context and communicators"
+        ), host_bytes=host_bytes, phases=phases,
     )  # fmt: skip
 
 

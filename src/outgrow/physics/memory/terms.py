@@ -39,12 +39,16 @@ class Breakdown:
     allocated: Quantity
     reserved: Quantity
     device: Quantity
-    needed_bytes: float
+    needed: Quantity
     """Device bytes without which the step fails: idle cache can be given back, the rest cannot."""
     host_bytes: float = 0.0
     """Host memory per rank that offloading and paging need."""
     phases: tuple[tuple[Phase, float], ...] = ()
     """Allocated bytes at the peak of every phase."""
+
+    @property
+    def needed_bytes(self) -> float:
+        return self.needed.value
 
     def bytes_of(self, kind: TermKind) -> float:
         """Sum of the terms of a kind."""
