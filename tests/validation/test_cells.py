@@ -187,3 +187,15 @@ def test_every_published_row_can_be_read() -> None:
         if row["peak_mem_gb"]:
             cells.task(row["task"]), cells.sharding(row["zero_or_fsdp"]), cells.recompute(row["recompute"])
             cells.optimizer(row["optimizer"]), cells.precision(row["precision"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["weights_gib_per_gpu", "activation_peak_gib", "non_torch_gib", "kv_gib_per_gpu", "gpu_total_gib"],
+)
+def test_a_term_of_a_ledger_that_cannot_be_read_is_told(column: str) -> None:
+    printed = {"weights_gib_per_gpu": "14.3", "activation_peak_gib": "1.2", "non_torch_gib": "0.1"}
+    outcomes = kv.predict_row(KV | printed | {column: "n/a"})
+    assert any(column in o.reason and o.predicted is None for o in outcomes)
+    if column == "non_torch_gib":  # the capacity from the inputs alone does not need it
+        assert any(o.quantity == "kv_capacity" and o.predicted is not None for o in outcomes)

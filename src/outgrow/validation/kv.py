@@ -10,7 +10,7 @@ from typing import Any
 from outgrow import catalog
 from outgrow.errors import OutgrowError, UnknownNameError
 from outgrow.layout import Layout
-from outgrow.physics.memory.engines import version_of
+from outgrow.physics.memory.engines import latent_alignment, version_of
 from outgrow.physics.memory.kv import cache_cost
 from outgrow.physics.memory.serving import ServingMemory, serving_memory
 from outgrow.planning.feasible import violations
@@ -41,83 +41,84 @@ def predict_row(row: Row) -> list[Outcome]:
     """Bytes per token, capacity from the inputs alone, capacity with the printed terms, and whether it starts."""
     group = row.get("engine", "").split(" ")[0]
     refused = bool(REFUSED.search(row.get("kv_unit", "")))
+
+    def unanswered(quantity: str, measured: float | None, error: Exception) -> Outcome:
+        reason = str(error).splitlines()[0]
+        return Outcome(
+            id=row["id"], quantity=quantity, predicted=None, measured=measured, reason=reason, group=group
+        )
+
     try:
-        tokens, size = measured_tokens(row), number(row, "kv_gib_per_gpu")
+        tokens = measured_tokens(row)
+        wanted = {} if refused else _wanted(row, tokens)
     except Unanswerable as error:
-        return [
-            Outcome(id=row["id"], quantity=q, predicted=None, measured=None, reason=str(error), group=group)
-            for q in ("kv_capacity", "fits")
-        ]
-    wanted: list[tuple[str, float]] = []
-    if not refused and tokens and size and size > 0:
-        wanted.append(("kv_bytes_per_token", size * GIB / tokens))
-    if not refused and (tokens or size):
-        wanted.append(("kv_capacity", tokens or size * GIB if size else tokens or 0.0))
-        if number(row, "weights_gib_per_gpu") is not None and number(row, "activation_peak_gib") is not None:
-            wanted.append(("kv_capacity_from_log", wanted[-1][1]))
-    known: list[Outcome] = []
+        return [unanswered(quantity, None, error) for quantity in ("kv_capacity", "fits")]
+    outcomes: list[Outcome] = []
     try:
         recipe = recipe_for(row)
         model = model_named(str(recipe.model.get("like") or row["model"]))
-        job = job_of(row, recipe.job)
+        job = _as_stored(job_of(row, recipe.job), model)
         wrong = [
             v for v in violations(model, Layout(tp=job.tp, sequence_parallel=False)) if v.severity == "error"
         ]
         if wrong:
             raise Unanswerable(wrong[0].what)
-        if (
-            job.weights is not None
-            and model.weights is not None
-            and weight_format(job.weights).bits == model.weights.bits
-        ):
-            job = replace(
-                job, weights=None
-            )  # the checkpoint says more than the row: which tensors, which groups
-        known = [
-            _bytes_per_token(row, value, model, job, group)
-            for quantity, value in wanted
-            if quantity == "kv_bytes_per_token"
-        ]
-        wanted = [w for w in wanted if w[0] != "kv_bytes_per_token"]
+        if "kv_bytes_per_token" in wanted:  # a property of the model: no device is needed
+            outcomes.append(_bytes_per_token(row, wanted.pop("kv_bytes_per_token"), model, job, group))
         device = device_bytes(row)
         predicted = serving_memory(model, job, device_bytes=device, is_a100="A100" in row.get("gpu", ""))
-    except (Unanswerable, OutgrowError) as error:
-        reason = str(error).splitlines()[0]
-        left = [
-            Outcome(id=row["id"], quantity=q, predicted=None, measured=m, reason=reason, group=group)
-            for q, m in wanted
-        ]
-        fits = Outcome(
-            id=row["id"],
-            quantity="fits",
-            predicted=None,
-            measured=float(not refused),
-            reason=reason,
-            group=group,
-        )
-        return [*known, *left, fits]
-    outcomes = known
-    for quantity, value in wanted:
-        outcomes.append(
-            _outcome(
-                row, quantity, value, predicted, model, job, device, by_tokens=tokens is not None, group=group
+        for quantity in list(wanted):  # what is answered leaves, so that one bad cell costs one answer
+            answer = _outcome(
+                row,
+                quantity,
+                wanted[quantity],
+                predicted,
+                model,
+                job,
+                device,
+                by_tokens=tokens is not None,
+                group=group,
             )
-        )
-    outcomes.append(
-        Outcome(
-            id=row["id"],
-            quantity="fits",
-            predicted=float(predicted.starts),
-            measured=float(not refused),
-            group=group,
-        )
+            outcomes.append(answer)
+            del wanted[quantity]
+    except (Unanswerable, OutgrowError) as error:
+        left = [unanswered(quantity, value, error) for quantity, value in wanted.items()]
+        return [*outcomes, *left, unanswered("fits", float(not refused), error)]
+    fits = Outcome(
+        id=row["id"],
+        quantity="fits",
+        predicted=float(predicted.starts),
+        measured=float(not refused),
+        group=group,
     )
-    return outcomes
+    return [*outcomes, fits]
+
+
+def _wanted(row: Row, tokens: float | None) -> dict[str, float]:
+    """What a ledger states of its cache."""
+    size = (number(row, "kv_gib_per_gpu") or 0.0) * GIB
+    found: dict[str, float] = {}
+    if tokens and size > 0:
+        found["kv_bytes_per_token"] = size / tokens
+    if tokens or size:
+        found["kv_capacity"] = tokens or size
+        if all(number(row, column) is not None for column in ("weights_gib_per_gpu", "activation_peak_gib")):
+            found["kv_capacity_from_log"] = found["kv_capacity"]
+    return found
+
+
+def _as_stored(job: ServingJob, model: ModelShape) -> ServingJob:
+    """Where row and checkpoint name formats of one width, the checkpoint says more: which tensors, which groups."""
+    same = (
+        job.weights is not None
+        and model.weights is not None
+        and weight_format(job.weights).bits == model.weights.bits
+    )
+    return replace(job, weights=None) if same else job
 
 
 def _bytes_per_token(row: Row, value: float, model: ModelShape, job: ServingJob, group: str) -> Outcome:
-    version = version_of(job.engine_version)
-    aligned = 256 if job.engine == "vllm" and version is not None and (0, 7, 1) < version < (0, 8) else 1
+    aligned = latent_alignment(job)
     cost = cache_cost(model, tp=job.tp, cache_bytes=CACHE_BYTES[job.cache], latent_alignment=aligned)
     if cost.state_per_sequence:
         # Engines print the tokens of a hybrid pool by a rule of their own: the quotient is no property of the model.

@@ -119,11 +119,24 @@ def graph_bytes(sequences: int) -> float:
     return (0.05 + 0.45 * min(1.0, sequences / 256)) * GIB
 
 
+def _is_early_v1(job: ServingJob, version: tuple[int, ...]) -> bool:
+    """The new core of vLLM in versions that started the old one unless asked."""
+    return version < (0, 8) and "V1" in (job.engine_version or "")
+
+
+def latent_alignment(job: ServingJob) -> int:
+    """Bytes to which the latent of one token is rounded up: 256 in vLLM 0.7.2 to 0.7.x, but for its new core."""
+    if job.engine != "vllm":
+        return 1
+    version = version_of(job.engine_version) or (*CURRENT_VLLM, 0)
+    return 256 if (0, 7, 1) < version < (0, 8) and not _is_early_v1(job, version) else 1
+
+
 def _vllm(
     job: ServingJob, device_bytes: float, *, is_a100: bool, context_length: int, multimodal: bool
 ) -> EngineBudget:
     version = version_of(job.engine_version) or (*CURRENT_VLLM, 0)
-    early_v1 = version < (0, 8) and "V1" in (job.engine_version or "")
+    early_v1 = _is_early_v1(job, version)
     large = device_bytes >= LARGE_DEVICE and not is_a100
     if early_v1:
         sequences, tokens = job.max_sequences or 256, 8192
@@ -159,7 +172,7 @@ def _vllm(
         all_logits=early_v1,
         keeps_reduced_inputs=version < (0, 4),
         tables_everywhere=version < (0, 5, 3),
-        latent_alignment=256 if (0, 7, 1) < version < (0, 8) and not early_v1 else 1,
+        latent_alignment=latent_alignment(job),
         fraction_of="total",
     )
 
